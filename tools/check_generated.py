@@ -1,4 +1,4 @@
-"""Fail where something generated differs from what its source makes now.
+"""Fails if a generated file differs from what its source generates now.
 
 `k8s/install.yaml` and the page of who reaches whom are left out, with a word on stderr, where there is no helm to
 render the chart with (CI has one).

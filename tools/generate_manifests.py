@@ -63,7 +63,7 @@ FIRST = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 
 
 class NoHelmError(Exception):
-    """There is no helm and none can be built; the message says what was tried."""
+    """helm is missing and cannot be built. The message says what was tried."""
 
 
 def find_helm() -> Path:

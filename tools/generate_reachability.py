@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from generate_manifests import CHART, KUBERNETES, NAMESPACE, NO_HELM, NoHelmError, find_helm
 from generated_files import ROOT, write_or_check
-from reachability import Endpoint, Object, closed_side, endpoint_of
+from reachability import Endpoint, Object, closed_side, make_endpoint
 
 from evalrun_api.manifest import load_manifest
 from evalrun_cluster.objects import RunIdentity
@@ -90,14 +90,14 @@ def chart_objects(helm: Path) -> tuple[list[Object], list[Endpoint]]:
     )
     made = [item for item in yaml.safe_load_all(done.stdout) if item]
     pods = [
-        endpoint_of(_chart_name(item["metadata"]["name"]), item["metadata"]["namespace"], _template_of(item))
+        make_endpoint(_chart_name(item["metadata"]["name"]), item["metadata"]["namespace"], _find_template(item))
         for item in made
         if item["kind"] in ("Deployment", "Job", "CronJob", "StatefulSet")
     ]
     return [item for item in made if item["kind"] == "NetworkPolicy"], pods
 
 
-def _template_of(item: Object) -> Object:
+def _find_template(item: Object) -> Object:
     """Return the template of a workload's pods."""
     spec = item["spec"]["jobTemplate"]["spec"] if item["kind"] == "CronJob" else item["spec"]
     template: Object = spec["template"]
@@ -126,7 +126,7 @@ def run_objects(sample: str) -> tuple[list[Object], list[Endpoint]]:
         cluster = resources.ray_cluster(plan, rollout, 1, Workers(1))["spec"]
         templates.append(("Ray's head", cluster["headGroupSpec"]["template"]))
         templates.append(("Ray's worker", cluster["workerGroupSpecs"][0]["template"]))
-    pods = [endpoint_of(name, RUNS, template) for name, template in templates]
+    pods = [make_endpoint(name, RUNS, template) for name, template in templates]
     return resources.network_policies(plan), pods
 
 

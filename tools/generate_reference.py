@@ -114,12 +114,12 @@ def section(path: str, schema: Schema) -> Iterator[str]:
         yield from (f"- {rule['message']}" for rule in rules)
         yield ""
     for name, field in fields.items():
-        inner, suffix = item_of(field)
+        inner, suffix = unwrap_item(field)
         if "properties" in inner and f"{path}.{name}" != TEMPLATE:
             yield from section(f"{path}.{name}{suffix}", inner)
 
 
-def item_of(field: Schema) -> tuple[Schema, str]:
+def unwrap_item(field: Schema) -> tuple[Schema, str]:
     """Return the schema of a list's items with `[]`, of a map's values with `{}`, or the field's own without suffix."""
     if "items" in field:
         return field["items"], "[]"

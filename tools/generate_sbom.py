@@ -58,12 +58,14 @@ PIN = re.compile(r"^[A-Za-z0-9][^\\\n]*", re.MULTILINE)
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
-def bom_of(image: str, root: Path | None = None) -> Bom:
+def make_bill_of_materials(image: str, root: Path | None = None) -> Bom:
     """Return the bill of materials of one image: from its locks, and from its files under `root`."""
     components: dict[str, Component] = {}
     for lock in IMAGES.get(image, ()):
         text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
-        components |= {str(component.purl): component for component in components_of(text, python_of(root))}
+        components |= {
+            str(component.purl): component for component in list_components(text, find_marker_environment(root))
+        }
     if root is not None:
         read = [*debian_components(root), *([] if image in IMAGES else python_components(root))]
         components |= {str(component.bom_ref): component for component in read}
@@ -73,7 +75,7 @@ def bom_of(image: str, root: Path | None = None) -> Bom:
     return bom
 
 
-def python_of(root: Path | None) -> dict[str, str]:
+def find_marker_environment(root: Path | None) -> dict[str, str]:
     """Return the environment of the locks' markers: of the default base, or of the Python in an image's files."""
     file = None if root is None else root / "opt" / "evalrun" / "pyvenv.cfg"
     if file is None or not file.is_file():
@@ -84,7 +86,7 @@ def python_of(root: Path | None) -> dict[str, str]:
     return {**PYTHON, "python_version": version[1], "python_full_version": version[1] + version[2]}
 
 
-def components_of(lock: str, python: dict[str, str]) -> list[Component]:
+def list_components(lock: str, python: dict[str, str]) -> list[Component]:
     found = list(PIN.finditer(lock))
     ends = [match.start() for match in found[1:]] + [len(lock)]
     components = []
@@ -99,7 +101,7 @@ def components_of(lock: str, python: dict[str, str]) -> list[Component]:
 def component(name: str, version: str, hashes: list[str]) -> Component:
     """Return one package; its hashes are those of all its files, of which the image installs one."""
     purl = PackageURL("pypi", None, name, version)
-    declared = licence_of(name, version)
+    declared = find_licence(name, version)
     return Component(
         name=name,
         version=version,
@@ -110,7 +112,7 @@ def component(name: str, version: str, hashes: list[str]) -> Component:
     )
 
 
-def licence_of(name: str, version: str) -> License | None:
+def find_licence(name: str, version: str) -> License | None:
     """Return the licence that the installed distribution declares: an SPDX id, else its own words."""
     read = NOT_INSTALLED.get(f"{name}=={version}")
     if read is not None:
@@ -135,7 +137,9 @@ def main(arguments: list[str]) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     for image in {**IMAGES, **roots}:
         file = directory / f"evalrun-{image}.cdx.json"
-        file.write_text(JsonV1Dot6(bom_of(image, roots.get(image))).output_as_string(indent=1), encoding="utf-8")
+        file.write_text(
+            JsonV1Dot6(make_bill_of_materials(image, roots.get(image))).output_as_string(indent=1), encoding="utf-8"
+        )
         print(f"wrote {file}")
     return 0
 

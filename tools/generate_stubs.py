@@ -14,7 +14,7 @@ STUB_MODULE = re.compile(r"\bevalrun(?=\.\w+\.v\d+(?: import |\.)\w+_pb2\b)")
 
 
 def main() -> None:
-    """Regenerate every stub and remove those that no proto makes any more.
+    """Regenerate every stub and remove the stubs of deleted protos.
 
     A file that stays the same is not touched: tests that run meanwhile import from the directory.
     """
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def generate(source: Path, target: Path) -> None:
-    """Write the stubs of every proto of a directory to an empty one."""
+    """Write the stubs of every proto of a directory to an empty directory."""
     protos = sorted(str(path.relative_to(source)) for path in (source / "evalrun").rglob("*.proto"))
     outputs = [f"--{kind}_out={target}" for kind in ("python", "grpc_python")]
     outputs += [f"--mypy_out=quiet:{target}", f"--mypy_grpc_out=quiet:{target}"]

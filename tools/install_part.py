@@ -147,7 +147,7 @@ def _compile(target: Path, relative: Path) -> Path:
 
 
 def _write_metadata(target: Path, root: Path, files: list[Path]) -> list[Path]:
-    """Write `*.dist-info` as the packaging specifications want it, so that scanners list what is here."""
+    """Write `*.dist-info` according to the packaging specifications, so that scanners list the package."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     directory = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
     (target / directory).mkdir(parents=True, exist_ok=True)

@@ -76,8 +76,8 @@ def directory(name: str, version: bytes) -> Path:
 
 
 @contextmanager
-def made_once(target: Path) -> Iterator[bool]:
-    """Say whether a directory has to be made, and remember that it was made whole."""
+def track_completion(target: Path) -> Iterator[bool]:
+    """Yield whether a directory has to be made, without remains of a failed try, and mark it once it was made whole."""
     is_missing = not (target / ".complete").exists()
     if is_missing:
         shutil.rmtree(target, ignore_errors=True)
@@ -96,7 +96,7 @@ def interpreter(name: str, beneath: Path | None = None) -> Path:
     lock = ROOT / "requirements" / f"{name}.txt"
     target = directory(name, lock.read_bytes() + sys.version.encode() + str(beneath or "").encode())
     python = target / "bin" / "python"
-    with made_once(target) as is_missing:
+    with track_completion(target) as is_missing:
         if is_missing:
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
             command = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--quiet", "--no-deps"]
@@ -112,7 +112,7 @@ def package(name: str) -> Path:
     """Return a directory with a lock's package, for PYTHONPATH."""
     lock = ROOT / "requirements" / f"{name}.txt"
     target = directory(name, lock.read_bytes())
-    with made_once(target) as is_missing:
+    with track_completion(target) as is_missing:
         if is_missing:
             command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
             command += ["--target", str(target), "--python-version", "3.12", "-r", str(lock)]
@@ -124,7 +124,7 @@ def checkout(repository: str, commit: str) -> Path:
     """Return a checkout of a repository, fetched unless it is there."""
     name = repository.rpartition("/")[2]
     target = directory(name.lower(), commit.encode())
-    with made_once(target) as is_missing:
+    with track_completion(target) as is_missing:
         if is_missing:
             git = ["git", "-C", str(target)]
             subprocess.run(["git", "init", "--quiet", str(target)], check=True)
@@ -139,7 +139,7 @@ def checkout(repository: str, commit: str) -> Path:
 
 
 def variables() -> dict[str, str]:
-    """Return what the tests read, with everything installed."""
+    """Install what is missing, and return the environment variables that the tests read."""
     found = {variable: str(interpreter(name)) for variable, name in LOCKED.items()}
     if (python := of_gen_cpu()) is not None:
         found[TRAINERS] = str(interpreter("trainers", beneath=python))

@@ -99,7 +99,7 @@ def _is_in(address: str, block: Object) -> bool:
     )
 
 
-def endpoint_of(name: str, namespace: str, template: Object) -> Endpoint:
+def make_endpoint(name: str, namespace: str, template: Object) -> Endpoint:
     """Return the pod that a template makes, or a pod itself."""
     ports = (port for one in template["spec"]["containers"] for port in one.get("ports", ()) if "name" in port)
     named = {port["name"]: port["containerPort"] for port in ports}

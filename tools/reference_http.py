@@ -101,11 +101,11 @@ def _list_routes(application: web.Application) -> list[str]:
 
 def _openapi_row(path: str, calls: dict[str, Any]) -> str:
     ((method, call),) = calls.items()
-    body = _message_of(call.get("requestBody", {}))
-    return f"| `{method.upper()} {path}` | {call['summary']} | {body} | {_message_of(call['responses']['200'])} |"
+    body = _name_message(call.get("requestBody", {}))
+    return f"| `{method.upper()} {path}` | {call['summary']} | {body} | {_name_message(call['responses']['200'])} |"
 
 
-def _message_of(part: dict[str, Any]) -> str:
+def _name_message(part: dict[str, Any]) -> str:
     name = part.get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
     return f"`{name}`" if name else ""
 

@@ -77,7 +77,7 @@ def sign_release(directory: Path, version: str, commit: str, signer: "Signer") -
 
 
 def check_release(directory: Path, trust: Trust) -> list[Finding]:
-    """Check who signed a release, and that its files are those that were signed."""
+    """Check the signer of a release, and that its files match the signed statement."""
     try:
         signed = parse_signed((directory / SIGNATURE).read_bytes())
         statement = parse_payload(signed.payload)
@@ -142,7 +142,7 @@ def main(given: list[str]) -> int:
 
 
 def verify(asked: argparse.Namespace) -> int:
-    """Print what is found about a release; return 0 only if somebody who is trusted signed all of it."""
+    """Print the findings about a release. Return 0 only if a trusted signer signed all of it."""
     if (asked.identity is None) != (asked.issuer is None):
         raise BadInputError("--identity and --issuer belong together: name both")
     identity = None if asked.identity is None else Identity(asked.identity, asked.issuer)

@@ -141,7 +141,7 @@ def test_the_charts_defaults_are_the_operators_own(chart: Chart, monkeypatch: py
     assert differing == deployed | images
 
 
-def test_the_operator_holds_runs_to_the_lists_of_the_policy_and_also_where_there_is_none(chart: Chart) -> None:
+def test_operator_has_the_policys_lists_with_and_without_a_policy(chart: Chart) -> None:
     values: Values = {
         "images": {"registry": "registry.test/team"},
         "admission": {"allowed": {"claims": ["data"]}, "namespaces": {"team-a": {"images": ["registry.test/other/"]}}},

@@ -97,7 +97,7 @@ def test_images_come_from_the_registry_and_tag_that_are_given(chart: Chart) -> N
         assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
 
 
-def test_what_users_add_to_the_operators_pod_gets_there(chart: Chart) -> None:
+def test_operator_pod_user_additions_are_rendered(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["renamed"])
     template = named(objects, "Deployment", "evaluations-operator")["spec"]["template"]
     assert template["metadata"]["labels"]["team"] == "quality"

@@ -57,6 +57,6 @@ def test_a_place_without_runs_is_bad_input_which_no_job_tries_again(
     assert "no finished run here" in capsys.readouterr().err
 
 
-def test_without_places_the_chart_says_what_to_write(chart: Chart) -> None:
+def test_retention_without_directories_names_the_missing_value(chart: Chart) -> None:
     with pytest.raises(ChartRefusedError, match=r"retention\.places: name the directories of runs"):
         chart.render({"retention": {"enabled": True}})

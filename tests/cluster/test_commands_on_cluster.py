@@ -124,7 +124,7 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
     assert "run-aggregator-0" in errors
 
 
-def test_a_run_that_somebody_stopped_says_so(
+def test_run_stopped_by_ctl_has_reason_stopped_and_outputs(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
 ) -> None:
     """That `evalrun ctl` reaches an aggregator is tested beside a real one in tests/integration/cli."""
@@ -163,7 +163,7 @@ def test_ctrl_c_ends_the_following_and_not_the_run(
     assert "Succeeded" in output
 
 
-def test_what_the_api_server_refuses_is_bad_input(nodes: ControlPlane, namespace: str, tmp_path: Path) -> None:
+def test_refusal_of_api_server_is_bad_input(nodes: ControlPlane, namespace: str, tmp_path: Path) -> None:
     file = written(tmp_path, **{"metadata.name": "run", "metadata.labels": {"bad label!": "x"}})
     code, _, errors = outcome(nodes, "run", file, "-n", namespace)
     assert code == 2

@@ -143,7 +143,7 @@ def test_a_started_run_keeps_its_spec(api: ControlPlane, started: str, field: st
 
 
 @pytest.mark.parametrize(("path", "value"), CHANGES_AT_ANY_TIME)
-def test_what_may_change_at_any_time(api: ControlPlane, started: str, path: str, value: object) -> None:
+def test_run_update_of_changeable_field_is_accepted(api: ControlPlane, started: str, path: str, value: object) -> None:
     patch: dict[str, Any] = {}
     change(patch, path, value)
     assert api.request("PATCH", started, patch, MERGE).status == 200
@@ -167,7 +167,7 @@ def test_a_started_run_takes_status(api: ControlPlane, started: str) -> None:
     assert answer.body["status"]["conditions"] == [condition]
 
 
-def test_kubectl_get_prints_what_people_look_for(api: ControlPlane, started: str) -> None:
+def test_kubectl_get_prints_the_main_columns(api: ControlPlane, started: str) -> None:
     del started
     header, row = api.kubectl("get", "er").splitlines()
     assert header.split() == ["NAME", "PHASE", "REASON", "MODEL", "PROGRESS", "PASS@1", "NOT-JUDGED", "AGE"]

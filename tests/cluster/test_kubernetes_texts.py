@@ -86,7 +86,7 @@ def test_kubernetes_is_of_the_version_whose_texts_are_known(plane: ControlPlane)
         ),
     ],
 )
-def test_trouble_of_the_schedulers_condition_tells_room_from_what_is_missing(
+def test_scheduler_text_distinguishes_missing_room_from_missing_claim(
     plane: ControlPlane, name: str, fields: dict[str, Any], kind: TroubleKind
 ) -> None:
     assert create(plane, pod(name, **fields)).status == 201
@@ -146,7 +146,7 @@ def test_a_pod_below_the_security_level_is_refused_with_advice_about_it(plane: C
     assert find_remedy(answer.message) == dict(REMEDIES)["violates PodSecurity"], answer.message
 
 
-def test_a_namespace_that_ends_is_told_by_its_cause(plane: ControlPlane) -> None:
+def test_terminating_namespace_is_recognized_by_its_cause(plane: ControlPlane) -> None:
     make_namespace(plane, "ending-texts")
     held = {"metadata": {"name": "held", "finalizers": ["example.test/keep"]}}
     assert plane.request("POST", "/api/v1/namespaces/ending-texts/configmaps", held).status == 201

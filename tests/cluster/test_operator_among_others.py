@@ -152,7 +152,7 @@ def test_labels_are_not_trusted(
     nodes.kubectl("delete", "pod", "stranger", "-n", namespace, "--force", "--grace-period=0")
 
 
-def test_a_lasting_refusal_is_told_and_a_run_needs_no_disruption_budget(
+def test_lasting_refusal_is_reported_and_run_needs_no_disruption_budget(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     hard = "--hard=count/poddisruptionbudgets.policy=0,count/networkpolicies.networking.k8s.io=0"

@@ -332,7 +332,7 @@ def test_simple_mode_runs_a_job_and_follows_a_failed_one_with_another(
     assert run.names("rayclusters") == []
 
 
-def test_at_the_deadline_the_ledger_writes_what_there_is(
+def test_deadline_reached_ledger_writes_existing_results(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     ledger.generated, ledger.judged = 50, 20

@@ -58,9 +58,7 @@ def secret_of(run: Run) -> dict[str, str]:
     return {key: base64.b64decode(value).decode() for key, value in found[0]["data"].items()}
 
 
-def test_a_run_that_says_nothing_is_asked_over_tls_and_one_that_says_disabled_in_plain_text(
-    nodes: ControlPlane, namespace: str
-) -> None:
+def test_tls_unset_uses_tls_and_disabled_uses_plain_text(nodes: ControlPlane, namespace: str) -> None:
     # kwok ends the generator's pods at once, whatever the ledger lacks
     manifest = evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, "spec.backoffLimit": 100})
     by_name = OperatorSettings.model_fields["aggregator_address"].default

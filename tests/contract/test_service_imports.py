@@ -28,7 +28,7 @@ NOT_AT_START = {
 
 
 @pytest.mark.parametrize("service", NOT_AT_START)
-def test_what_few_runs_need_is_not_imported_at_start(service: str) -> None:
+def test_start_does_not_import_rarely_needed_modules(service: str) -> None:
     code = f"import json, sys, {service}.__main__; print(json.dumps([*sys.modules]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(json.loads(done.stdout))
@@ -51,7 +51,7 @@ def test_every_name_can_be_imported() -> None:
 
 
 @pytest.mark.parametrize("command", NOT_FOR_A_COMMAND)
-def test_command_imports_what_it_needs_alone(command: str, tmp_path: Path) -> None:
+def test_command_does_not_import_modules_that_it_does_not_need(command: str, tmp_path: Path) -> None:
     runs = [str(write_run(tmp_path / name, verdicts_of([True, False]), run=name)) for name in ("a", "b")]
     arguments = {"--help": [], "compare": runs, "show": runs[:1]}[command]
     code = (

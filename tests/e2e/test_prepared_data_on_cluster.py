@@ -69,7 +69,7 @@ def answered(install: Installed, tmp_path_factory: pytest.TempPathFactory) -> Ta
     return tasks
 
 
-def test_phase_0s_own_list_runs_on_what_the_job_prepared(install: Installed, answered: Tasks, tmp_path: Path) -> None:
+def test_phase_0_list_runs_on_data_prepared_by_job(install: Installed, answered: Tasks, tmp_path: Path) -> None:
     job = prepare(install, CLAIM, phase0_sources(tmp_path))
     assert "codecontests_train: 2 records, 0 duplicates removed, role train, audit passed" in ended(
         install, job, "Complete"

@@ -87,7 +87,7 @@ def test_a_run_is_shown_with_its_figures(
     assert line.split()[:5] == [run.name, "Succeeded", "Finished", "recorded", f"{tasks.total}/{tasks.total}"]
 
 
-def test_our_command_shows_a_run_and_brings_what_its_aggregator_has(
+def test_command_shows_cluster_run_and_fetches_outputs(
     install: Installed, plain: tuple[FinishedRun, PodObservations], tmp_path: Path
 ) -> None:
     run, where = plain[0], ("--namespace", install.runs)

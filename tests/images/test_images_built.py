@@ -127,7 +127,7 @@ def test_nothing_is_left_that_installs_or_raises_rights(image: Built) -> None:
     assert not lists
 
 
-def test_its_bill_of_materials_names_what_is_in_it(image: Built) -> None:
+def test_bill_of_materials_names_image_contents(image: Built) -> None:
     stage, built = image
     with built.mounted() as root:
         check_bill_of_materials(stage, root, root / "opt" / "evalrun")
@@ -135,7 +135,7 @@ def test_its_bill_of_materials_names_what_is_in_it(image: Built) -> None:
 
 def check_bill_of_materials(stage: str, root: Path, *directories: Path) -> None:
     """Compare the bill of materials with the packages in an image's files, and in these of its directories."""
-    listed = generate_sbom.bom_of(stage, root).components
+    listed = generate_sbom.make_bill_of_materials(stage, root).components
     installed = {canonicalize_name(one.name) for directory in directories for one in python_components(directory)}
     debian = {one.name: one for one in listed if is_debian(one)}
     assert {"libc6", "ca-certificates"} <= debian.keys()

@@ -108,7 +108,7 @@ def go_version() -> str:
     return answer.stdout.strip()
 
 
-def directory_of(tool: Tool, version: str) -> Path:
+def find_tool_directory(tool: Tool, version: str) -> Path:
     digest = hashlib.sha256()
     for part in ("go.mod", "go.sum"):
         digest.update((HERE / tool.name / part).read_bytes())
@@ -121,21 +121,21 @@ def built(tool: Tool, version: str) -> Path:
     """Return the directory that holds a tool's binaries.
 
     Raises:
-        BuildError: one is not built yet.
+        BuildError: a binary is not built yet.
     """
-    directory = directory_of(tool, version)
+    directory = find_tool_directory(tool, version)
     if not all((directory / name).exists() for name, _ in tool.binaries):
         raise BuildError(f"{tool.name} is not built: run python tools/controlplane/build.py {tool.name}")
     return directory
 
 
 def build(tool: Tool, version: str) -> Path:
-    """Build what is missing of a tool; give the directory that holds its binaries.
+    """Build a tool's missing binaries, and return their directory.
 
     Raises:
         BuildError: a build failed; Go's own words are on stderr.
     """
-    directory = directory_of(tool, version)
+    directory = find_tool_directory(tool, version)
     directory.mkdir(parents=True, exist_ok=True)
     niceness = os.environ.get("EVALRUN_BUILD_NICE", "19")
     with (directory / ".lock").open("w") as lock:

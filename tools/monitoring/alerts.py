@@ -14,8 +14,8 @@ operator there are no such series, and none is left out."""
 
 
 def _waited(minutes: int) -> str:
-    """Leave out runs that waited for their turn on their schedule's replicas within so many minutes: only then has a
-    run that got its turn had the time that others have. The replicas themselves have EvalrunReplicasNotReady."""
+    """Leave out runs that waited for their turn on their schedule's replicas within the last `minutes`: they have not
+    had the time that others have. The replicas themselves have EvalrunReplicasNotReady."""
     return f"unless on ({RUN}) max_over_time(evalrun_run_waiting_for_replicas[{minutes}m]) == 1"
 
 
@@ -59,7 +59,7 @@ WHICH_SCHEDULE = "{{ $labels.namespace }}/{{ $labels.schedule }}"
 
 
 def _next_start() -> str:
-    """Return when each schedule's next start is due; what was last known while no operator works.
+    """Return the expression of each schedule's next start; while no operator works, the time that was last known.
 
     A schedule that was deleted while an operator works is known no more, so it raises no alarm.
     """

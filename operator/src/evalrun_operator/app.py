@@ -16,7 +16,7 @@ from lightkube.config.models import User
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun_api import names
-from evalrun_cluster.aiohttp_transport import AiohttpTransport, proxy_for
+from evalrun_cluster.aiohttp_transport import AiohttpTransport, find_proxy
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, KINDS, Kind
@@ -170,7 +170,7 @@ def build_operator(
     config = KubeConfig.from_env().get()
     if transport is None and config is not None:
         context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
-        transport = AiohttpTransport(accept_cluster_authority(context), proxy_for(config.cluster.server))
+        transport = AiohttpTransport(accept_cluster_authority(context), find_proxy(config.cluster.server))
     client = ExactClient(
         config,
         field_manager=names.FIELD_MANAGER,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from builders.cluster.cluster import Cluster, Object
-from reachability import Endpoint, endpoint_of
+from reachability import Endpoint, make_endpoint
 
 TRIES = """
 import json, socket, sys
@@ -33,7 +33,7 @@ def policies_of(cluster: Cluster) -> list[Object]:
 def pod_of(cluster: Cluster, namespace: str, pod: str) -> tuple[Endpoint, str]:
     """Return a pod as policies see it, and its address."""
     found = cluster.get(namespace, "pod", pod)
-    return endpoint_of(pod, namespace, found), found["status"]["podIP"]
+    return make_endpoint(pod, namespace, found), found["status"]["podIP"]
 
 
 def try_connections(cluster: Cluster, caller: Endpoint, targets: Sequence[tuple[str, int]]) -> list[bool]:

@@ -276,7 +276,7 @@ async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
     assert status.datasets[0].judged == 40
 
 
-async def test_what_the_judge_cannot_tell_degrades_the_run_and_a_retry_mends_it(
+async def test_answers_not_judged_degrade_run_and_retry_judges_them(
     tmp_path: Path, judge: tuple[FakeJudge, str]
 ) -> None:
     write_run_config(tmp_path, problems=9)
@@ -308,9 +308,7 @@ async def test_what_the_judge_cannot_tell_degrades_the_run_and_a_retry_mends_it(
     assert judge[0].requests == asked + 1
 
 
-async def test_judging_anew_needs_no_generation_and_survives_a_kill(
-    tmp_path: Path, judge: tuple[FakeJudge, str]
-) -> None:
+async def test_rejudge_needs_no_generation_and_survives_a_kill(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
     write_run_config(tmp_path, problems=40)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)

@@ -54,7 +54,7 @@ async def started(
         ({"output_dir": "/proc/nothing/here"}, "output /proc/nothing/here"),
     ],
 )
-async def test_what_cannot_be_used_is_refused_in_one_line_and_the_ledger_let_go(
+async def test_unusable_start_is_refused_in_one_line_and_releases_the_ledger(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     write_run_config(tmp_path)
@@ -71,7 +71,7 @@ async def test_what_cannot_be_used_is_refused_in_one_line_and_the_ledger_let_go(
         pass
 
 
-async def test_nothing_can_be_judged_anew_in_an_empty_ledger(tmp_path: Path) -> None:
+async def test_rejudge_of_empty_ledger_is_refused(tmp_path: Path) -> None:
     write_run_config(tmp_path, rejudge="again")
     with pytest.raises(BadInputError, match="nothing to judge again"):
         async with started(tmp_path):

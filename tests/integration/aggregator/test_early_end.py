@@ -23,7 +23,7 @@ def some_verdicts(request: judge_pb2.JudgeRequest) -> Answer:
     )
 
 
-async def test_what_there_is_is_written_marked_partial_and_stays_as_it_ended(tmp_path: Path) -> None:
+async def test_early_end_writes_existing_results_marked_partial_and_survives_a_restart(tmp_path: Path) -> None:
     write_run(tmp_path / "main", [sample_result("p0", 0, ["success"], dataset="first")])
     path = write_run_config(tmp_path, problems=20)
     order = json.loads(path.read_text())

@@ -25,7 +25,7 @@ PROBLEMS = 60
     ],
     ids=["failed", "passed", "inconclusive", "no baseline"],
 )
-async def test_a_gate_is_decided_at_the_end_and_never_stands_in_the_runs_way(
+async def test_gate_is_decided_at_the_end_and_run_succeeds_whatever_the_decision(
     tmp_path: Path, baseline: range | None, decision: "ledger_pb2.GateDecision.ValueType", word: str, says: str
 ) -> None:
     if baseline is not None:

@@ -65,7 +65,7 @@ async def restarted(process: AggregatorProcess, worker: Worker, number: signal.S
     return Worker(await process.start())
 
 
-async def test_a_paused_run_hands_out_and_judges_nothing_over_a_kill_and_goes_on(run: Run) -> None:
+async def test_paused_run_leases_and_judges_nothing_even_after_a_kill_until_resumed(run: Run) -> None:
     async with running(*run.arguments) as process:
         worker = Worker(process.address)
         items = list((await worker.take(4)).items)
@@ -88,7 +88,7 @@ async def test_a_paused_run_hands_out_and_judges_nothing_over_a_kill_and_goes_on
     assert len(read_results(run.outputs)) == run.judge.requests == PROBLEMS
 
 
-async def test_a_start_that_lifts_the_pause_goes_on_and_one_that_does_not_waits(run: Run) -> None:
+async def test_restart_that_lifts_the_pause_continues_the_run(run: Run) -> None:
     async with running(*run.arguments) as process:
         worker = Worker(process.address)
         await run.act(Pause())
@@ -100,7 +100,7 @@ async def test_a_start_that_lifts_the_pause_goes_on_and_one_that_does_not_waits(
     assert run.events == [("pause", ""), ("resume", "the run was resumed")]
 
 
-async def test_workers_are_told_the_bound_until_it_is_lifted(run: Run) -> None:
+async def test_in_flight_bound_reaches_workers_until_it_is_lifted(run: Run) -> None:
     async with running(*run.arguments) as process:
         worker = Worker(process.address)
         assert not (await worker.take(0)).HasField("max_in_flight")
@@ -123,7 +123,7 @@ async def test_workers_are_told_the_bound_until_it_is_lifted(run: Run) -> None:
     ]  # fmt: skip
 
 
-async def test_what_was_not_judged_is_judged_again_and_no_verdict_changes(run: Run) -> None:
+async def test_requeue_judges_answers_not_judged_and_changes_no_verdict(run: Run) -> None:
     def for_even_numbers(request: judge_pb2.JudgeRequest) -> Answer:
         number = int(request.submission.text.split()[0].removeprefix("p"))
         return unavailable() if number % 2 else make_scripted_verdict(request)
@@ -151,7 +151,7 @@ async def test_what_was_not_judged_is_judged_again_and_no_verdict_changes(run: R
     assert accepted == [number % 3 != 0 for number in range(PROBLEMS)]
 
 
-async def test_what_was_queued_again_is_judged_after_a_kill(run: Run) -> None:
+async def test_requeued_answers_are_judged_after_a_kill(run: Run) -> None:
     run.judge.script = lambda _request: unavailable()
     async with running(*run.arguments) as process:
         worker = Worker(process.address)
@@ -168,7 +168,7 @@ async def test_what_was_queued_again_is_judged_after_a_kill(run: Run) -> None:
         await worker.close()
 
 
-async def test_a_stopped_run_keeps_what_there_is_and_is_resumed(run: Run) -> None:
+async def test_stopped_run_keeps_results_and_can_be_resumed(run: Run) -> None:
     async with running(*run.arguments, "--retry-not-judged") as process:
         worker = Worker(process.address)
         nothing = await run.act(Stop())

@@ -75,7 +75,7 @@ async def test_the_results_are_those_of_the_first_problems_in_drawing_order(tmp_
 
 
 @pytest.mark.parametrize("stop", [False, True])
-async def test_what_is_to_be_drawn_to_the_end_has_the_same_decision(tmp_path: Path, stop: bool) -> None:
+async def test_decision_is_the_same_if_all_problems_are_drawn(tmp_path: Path, stop: bool) -> None:
     """`stopEarly: false` draws everything, and its figures have the usual intervals."""
     _, summary = await ended(a_run(tmp_path, range(PROBLEMS), stopEarly=stop), tmp_path)
     if not stop:
@@ -86,9 +86,7 @@ async def test_what_is_to_be_drawn_to_the_end_has_the_same_decision(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("solved", "decision"), [(range(PROBLEMS), "FAIL"), (range(0), "PASS")])
-async def test_a_gate_that_keeps_what_passes_stops_only_what_fails(
-    tmp_path: Path, solved: range, decision: str
-) -> None:
+async def test_keep_passing_gate_stops_only_failing_runs(tmp_path: Path, solved: range, decision: str) -> None:
     _, summary = await ended(a_run(tmp_path, solved, keepPassing=True), tmp_path)
     assert summary["gate"]["decision"] == decision
     assert summary["gate"]["decided_after"] < PROBLEMS

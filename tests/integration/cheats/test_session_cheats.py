@@ -46,7 +46,7 @@ async def pid_of(interpreter: Interpreter) -> int:
     return int((await executed(interpreter, "import os\nos.getpid()")).result)
 
 
-async def test_what_programs_may_not_sessions_may_not(interpreters: Interpreters) -> None:
+async def test_session_code_cannot_do_what_programs_cannot(interpreters: Interpreters) -> None:
     async with beside_an_honest_one(interpreters) as cheat:
         for name in REFUSED.keys() - NO_FILE_OF_ITS_OWN:
             found = await executed(cheat, tried(name))
@@ -69,7 +69,7 @@ OUTLASTING = {
 
 
 @pytest.mark.parametrize("name", OUTLASTING)
-async def test_what_would_outlast_an_execution_unseen_is_refused(interpreters: Interpreters, name: str) -> None:
+async def test_session_code_outlasting_its_execution_is_refused(interpreters: Interpreters, name: str) -> None:
     code, answer = OUTLASTING[name]
     async with opened(interpreters) as cheat:
         assert (await executed(cheat, code)).result == answer
@@ -80,7 +80,7 @@ async def test_only_the_streams_and_its_own_channel_are_inherited(interpreters: 
         assert (await executed(cheat, f"{OPEN_FILES}\nfound()")).result == "[3]"
 
 
-async def test_nobody_sees_another_sessions_files_memory_or_process(interpreters: Interpreters) -> None:
+async def test_session_cannot_see_files_memory_or_process_of_another(interpreters: Interpreters) -> None:
     async with opened(interpreters) as other:
         secret = "b3d1" * 8
         await executed(other, f"secret = '{secret}'\nopen('secret', 'w').write(secret)\nimport os")
@@ -111,7 +111,7 @@ async def test_a_directory_is_empty_again_for_the_next_session(interpreters: Int
         assert (await executed(second, "import os\nos.listdir()")).result == "[]"
 
 
-async def test_a_forged_reply_ends_nobody_elses_session(interpreters: Interpreters) -> None:
+async def test_forged_reply_ends_no_other_session(interpreters: Interpreters) -> None:
     """Code may put words into its own interpreter's mouth; too many of them end its session."""
     forge = (
         "import os, struct\nos.write(3, struct.pack('<BIIII', 0, 6, 0, 0, 0) + b'forged')\nimport time\ntime.sleep(1)"
@@ -135,7 +135,7 @@ async def test_a_limit_holds(interpreters: Interpreters, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-async def test_what_no_limit_of_the_kernel_holds_ends_the_session_with_a_reason(
+async def test_session_breaking_limits_outside_the_kernel_ends_with_reason(
     interpreters: Interpreters, name: str
 ) -> None:
     code, reason = BOUNDED[name]
@@ -144,7 +144,7 @@ async def test_what_no_limit_of_the_kernel_holds_ends_the_session_with_a_reason(
         assert reason.decode() in lost or "first thread" in lost, lost
 
 
-async def test_what_a_session_holds_in_the_kernel_is_counted(interpreters: Interpreters) -> None:
+async def test_session_kernel_memory_is_counted(interpreters: Interpreters) -> None:
     async with opened(interpreters) as cheat:
         before = (await executed(cheat, "import os, socket")).held_bytes
         await executed(cheat, "pairs = [socket.socketpair() for _ in range(4)]\npipes = [os.pipe() for _ in range(8)]")

@@ -237,7 +237,7 @@ async def test_a_limit_holds(sandbox: Executor, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-async def test_what_no_limit_of_the_kernel_holds_is_stopped_with_a_reason(sandbox: Executor, name: str) -> None:
+async def test_program_breaking_limits_outside_the_kernel_is_stopped_with_reason(sandbox: Executor, name: str) -> None:
     code, reason = BOUNDED[name]
     run = await beside_an_honest_one(sandbox, code, memory=1024)
     assert (run.end, run.exit_code) == ("exited", -signal.SIGKILL), run.stderr[-300:]
@@ -259,7 +259,7 @@ async def test_a_crash_leaves_no_core(sandbox: Executor) -> None:
     assert {run.stdout for run in left.runs} == {b"[]\n"}
 
 
-async def test_nobody_sees_the_neighbours_files(sandbox: Executor) -> None:
+async def test_program_cannot_see_files_of_other_slots(sandbox: Executor) -> None:
     """Both slots have a directory under one place; each program knows where its own lies."""
     writer = request("import os, time\nopen('secret', 'w').write('x')\ntime.sleep(0.3)\nprint(os.getcwd())")
     reader = request(
@@ -271,7 +271,7 @@ async def test_nobody_sees_the_neighbours_files(sandbox: Executor) -> None:
     assert read.runs[0].stdout == b""
 
 
-async def test_nobody_looks_into_the_neighbours_or_the_runners(sandbox: Executor) -> None:
+async def test_program_cannot_read_other_programs_or_the_runner(sandbox: Executor) -> None:
     """A program may be looked into by its own user, for its runner counts its files: but not by another program."""
     neighbour = request("open('f', 'w')\nimport time\ntime.sleep(1)")
     looking, _ = await asyncio.gather(sandbox.run(request(LOOKING)), sandbox.run(neighbour))

@@ -64,7 +64,7 @@ def test_attested_run_is_verified_with_every_answer_judged_again(signed: Path) -
     assert done.stdout.endswith("run.bundle.tar: verified\n")
 
 
-def test_bundle_that_nobody_trusts_cannot_be_told(signed: Path) -> None:
+def test_bundle_is_undecided_without_trust_and_refused_with_trust_in_another_key(signed: Path) -> None:
     done = evalrun("verify", signed / "run.bundle.tar", "--sample", "0", "--json")
     assert done.returncode == 5, done.stdout + done.stderr
     assert json.loads(done.stdout)["outcome"] == "cannot_tell"
@@ -162,7 +162,7 @@ def test_gate_that_requires_an_attested_baseline_refuses_others(signed: Path, ju
     assert "is not attested" in refused.stderr
 
 
-def test_a_leaderboard_marks_what_a_trusted_key_has_signed(signed: Path, judged: Path) -> None:
+def test_leaderboard_marks_runs_signed_by_a_trusted_key(signed: Path, judged: Path) -> None:
     def attested(*trust: str | Path) -> list[bool | None]:
         done = evalrun("leaderboard", signed / "run", judged / "run", "--format", "json", *trust)
         assert done.returncode == 0, done.stderr

@@ -269,7 +269,7 @@ def test_a_dataset_may_stand_in_several_files(evalrun_here: Command, tmp_path: P
     assert f"--problems {other}: problem 'add' of dataset 'sums' is another one in --problems {first}" in line
 
 
-def test_an_invalid_spec_names_field_and_way_out(evalrun_here: Command, tmp_path: Path) -> None:
+def test_invalid_spec_is_refused_with_its_field_before_a_run_begins(evalrun_here: Command, tmp_path: Path) -> None:
     spec = tmp_path / "run.yaml"
     spec.write_text(DEMO.read_text().replace("spec:", "spec:\n  protocol: {samples: 4}", 1))
     for arguments in (("validate", spec), ("run", spec, "--local", "--output", tmp_path / "out")):
@@ -279,7 +279,7 @@ def test_an_invalid_spec_names_field_and_way_out(evalrun_here: Command, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_a_rollout_without_gpus_says_what_serves_the_model_instead(
+def test_rollout_without_gpus_is_refused_with_an_alternative(
     evalrun_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi

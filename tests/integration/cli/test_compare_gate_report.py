@@ -89,9 +89,7 @@ def test_a_comparison_shows_each_datasets_role(evalrun_here: Command, runs: Path
 
 
 @pytest.mark.parametrize("option", ["--trust", "--identity", "--issuer", "--trust-config", "--revocations"])
-def test_gate_that_would_not_ask_whom_it_was_told_to_trust_is_refused(
-    evalrun_here: Command, runs: Path, option: str
-) -> None:
+def test_gate_with_trust_that_it_would_ignore_is_refused(evalrun_here: Command, runs: Path, option: str) -> None:
     policy = a_policy(runs, {"maxRegression": "0.5"})
     done = evalrun_here("gate", runs / "new", "--policy", policy, option, policy)
     assert (done.returncode, done.stdout) == (2, "")
@@ -159,7 +157,7 @@ def test_two_recorded_models_are_compared_in_every_format(evalrun_here: Command,
     assert page.text.count("HumanEval/") == 38
 
 
-def test_what_the_runs_do_not_share_stands_above_the_figures(evalrun_here: Command, runs: Path) -> None:
+def test_comparison_shows_unshared_conditions_above_the_metrics(evalrun_here: Command, runs: Path) -> None:
     done = evalrun_here("compare", runs / "old", runs / "new")
     assert '!  containment: ["full"] against ["seccomp"]' in done.stdout
     assert done.stdout.index("containment") < done.stdout.index("pass@1")

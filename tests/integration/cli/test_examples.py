@@ -36,7 +36,7 @@ EXAMPLES = PROJECT / "examples"
         ("nightly_schedule.sh", 0, ["EvalSchedule nightly is valid", "results: "]),
     ],
 )
-def test_an_example_prints_what_it_is_for(tmp_path: Path, name: str, code: int, printed: list[str]) -> None:
+def test_example_prints_its_expected_output(tmp_path: Path, name: str, code: int, printed: list[str]) -> None:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
         ["sh" if name.endswith(".sh") else sys.executable, str(EXAMPLES / name)],

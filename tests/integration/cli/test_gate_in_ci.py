@@ -67,7 +67,7 @@ def test_the_action_ends_as_its_gates(
     assert [each.tag for each in case] == ([] if outcome is None else [outcome])
 
 
-def test_what_cannot_be_used_decides_nothing(tmp_path: Path) -> None:
+def test_unusable_input_decides_nothing(tmp_path: Path) -> None:
     write_runs(tmp_path, 80, "0.05")
     done = run_step(tmp_path, run="absent", policy="policy.yaml", inconclusive="pass")
     assert done.returncode == 2
@@ -75,7 +75,7 @@ def test_what_cannot_be_used_decides_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "github_output").exists()
 
 
-def test_an_input_is_no_code(tmp_path: Path) -> None:
+def test_action_input_is_never_executed(tmp_path: Path) -> None:
     write_runs(tmp_path, 80, "0.05")
     done = run_step(tmp_path, run='new"; touch broken; echo "', policy="policy.yaml")
     assert done.returncode == 2
@@ -114,7 +114,7 @@ def test_an_evalrun_is_asked_once_and_a_rerun_goes_on_from_its_cache(tmp_path: P
         ({"evalrun": "run.yaml", "run": "s3://bucket/run"}, "is a URL"),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused_before_anything_is_decided(
+def test_unusable_inputs_of_evaluation_are_refused_before_any_decision(
     tmp_path: Path, inputs: dict[str, str], refusal: str
 ) -> None:
     done = run_step(tmp_path, "evaluate", **inputs)

@@ -92,7 +92,7 @@ def test_export_inspect_writes_a_file_per_dataset(evalrun_here: Command, judged:
         ("taken.txt/x.eval", ("--dataset", "sums"), "taken.txt/x.eval: "),
     ],
 )
-def test_export_inspect_refuses_what_it_cannot_write(
+def test_export_inspect_with_unusable_output_or_dataset_is_refused(
     evalrun_here: Command, judged: Path, tmp_path: Path, output: str, flags: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "taken.txt").write_text("mine")
@@ -173,7 +173,7 @@ def verdicts(run: Path) -> dict[str, bool | None]:
     return {f"{row['problem_id']}#{row['sample'] + 1}": row["accepted"] for row in results(run)}
 
 
-def test_inspect_reads_what_was_exported(evalrun_here: Command, judged: Path, tmp_path: Path) -> None:
+def test_exported_log_is_readable_by_inspect(evalrun_here: Command, judged: Path, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     file = tmp_path / "logs" / "sums.eval"
     exported(evalrun_here, judged, file, "--dataset", "sums")

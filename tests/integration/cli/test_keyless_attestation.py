@@ -62,7 +62,7 @@ def test_run_signed_by_a_ci_job_is_verified(signed: Path) -> None:
     assert done.stderr == ""
 
 
-def test_identity_that_nobody_named_cannot_be_told(evalrun_here: Command, signed: Path) -> None:
+def test_bundle_of_unnamed_identity_is_undecided(evalrun_here: Command, signed: Path) -> None:
     verify = ("verify", signed / "run.bundle.tar", "--sample", "0", "--trust-config", signed / "trust.json")
     done = evalrun_here(*verify)
     assert done.returncode == 5, done.stdout + done.stderr
@@ -131,7 +131,7 @@ def test_ci_job_that_may_not_have_an_identity_is_refused(
     assert "this environment has no identity" in none.stderr
 
 
-def test_token_of_a_file_signs_where_there_is_no_ci_job(
+def test_token_file_signs_outside_of_ci(
     evalrun_here: Command, instance: Instance, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GITHUB_ACTIONS")

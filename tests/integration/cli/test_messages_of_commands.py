@@ -87,7 +87,7 @@ def test_a_refused_key_ends_the_command_at_once(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == f"{said} in EVALRUN_GENERATOR_API_KEY or OPENAI_API_KEY"
 
 
-def test_what_no_retry_changes_ends_without_advice_to_resume_and_the_corrected_run_may_use_the_directory(
+def test_permanent_error_ends_without_resume_advice_and_corrected_run_reuses_directory(
     tmp_path: Path,
 ) -> None:
     with model_server(REFUSAL) as server:
@@ -111,9 +111,7 @@ def test_what_no_retry_changes_ends_without_advice_to_resume_and_the_corrected_r
     ],
     ids=["500", "429", "html"],
 )
-def test_why_nothing_is_generated_stands_in_the_progress_line_and_the_log(
-    reply: Reply, cause: str, tmp_path: Path
-) -> None:
+def test_generation_outage_cause_is_in_progress_line_and_log(reply: Reply, cause: str, tmp_path: Path) -> None:
     file, output = written_run(tmp_path), tmp_path / "out"
     with (
         model_server(reply) as server,
@@ -138,7 +136,7 @@ def test_a_dataset_that_is_not_there_is_named_before_anything_starts(evalrun_her
 
 
 @pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_says_at_once_what_it_waits_for_and_twice_waits_no_longer(presses: int, tmp_path: Path) -> None:
+def test_first_ctrl_c_names_the_wait_and_second_ends_at_once(presses: int, tmp_path: Path) -> None:
     """A hanging server: 20 s of silence, although it was pressed twice."""
     with model_server(Reply(200, RIGHT.body, delay_seconds=600.0 if presses == 2 else 3.0)) as server:
         command = ("run", written_run(tmp_path), "--local", "--endpoint", server.url, "--output", tmp_path / "out")

@@ -56,7 +56,7 @@ def test_a_race_of_ten_is_planned_from_two_runs_and_drawn(evalrun_here: Command,
         (("--gate", "--race", "main", "pilot"), "only one of them"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(
+def test_plan_of_unusable_runs_or_options_is_refused(
     evalrun_here: Command, runs: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     done = evalrun_here("plan", *(runs / each if (runs / each).is_dir() else each for each in arguments))

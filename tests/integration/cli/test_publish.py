@@ -79,7 +79,7 @@ def send(run: Path, endpoint: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
 
 
-def test_printed_is_what_is_written_and_sent(run: Path, tmp_path: Path) -> None:
+def test_printed_publication_equals_written_and_sent(run: Path, tmp_path: Path) -> None:
     printed = evalrun("publish", "hub", run, *HUB)
     assert printed.returncode == 0, printed.stderr
     name, _, content = printed.stdout.partition("\n")
@@ -120,7 +120,7 @@ def test_record_of_every_eval_ever_names_the_public_model(run: Path) -> None:
         (("eee", *EEE, "--model-id", "/models/mine"), "name it as the public knows it: --model-id DEVELOPER/MODEL"),
     ],
 )
-def test_what_is_missing_is_named(run: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_publication_without_a_needed_option_names_it(run: Path, arguments: tuple[str, ...], said: str) -> None:
     done = evalrun("publish", arguments[0], run, *arguments[1:])
     assert done.returncode == 2
     assert said in done.stderr

@@ -59,7 +59,7 @@ def test_a_model_is_run_and_compared_without_a_file(tmp_path: Path, capsys: pyte
     assert [(each.dataset, each.both_solved) for each in comparison.datasets] == [("ds", 2)]
 
 
-def test_what_a_user_can_correct_is_raised_as_the_command_says_it(tmp_path: Path) -> None:
+def test_user_error_is_raised_with_the_commands_message(tmp_path: Path) -> None:
     problems, _ = files(tmp_path)
     with pytest.raises(BadInputError, match=r"none\.jsonl: no such file"):
         judge(problems, tmp_path / "none.jsonl", output=tmp_path / "out")

@@ -17,7 +17,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_race_names_the_best_run_and_what_it_needed(evalrun_here: Command, runs: Path) -> None:
+def test_race_result_names_best_run_and_share_of_problems_needed(evalrun_here: Command, runs: Path) -> None:
     done = evalrun_here("race", runs / "first", runs / "best")
     assert done.returncode == 0, done.stderr
     assert f"{runs / 'best'} is best" in done.stdout
@@ -41,7 +41,7 @@ def test_a_race_without_a_winner_says_so_and_ends_with_5(evalrun_here: Command, 
         (("first", "best", "--dataset", "mbpp"), "has no results of dataset mbpp"),
     ],
 )
-def test_what_cannot_be_raced_is_refused(evalrun_here: Command, runs: Path, names: tuple[str, ...], said: str) -> None:
+def test_unraceable_runs_are_refused(evalrun_here: Command, runs: Path, names: tuple[str, ...], said: str) -> None:
     arguments = [runs / name if (runs / name).is_dir() else name for name in names]
     done = evalrun_here("race", *arguments)
     assert done.returncode == 2

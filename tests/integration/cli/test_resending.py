@@ -36,7 +36,7 @@ def sent_at_its_end(run: Path) -> tuple[str, dict[str, Any]]:
     return opened.run_id, {name: value for name, value in logged.items() if name.startswith("eval/")}
 
 
-def test_what_is_printed_is_what_the_end_of_the_run_sent(run: Path) -> None:
+def test_resend_prints_the_content_sent_at_the_runs_end(run: Path) -> None:
     printed = evalrun("publish", "wandb", run)
     assert printed.returncode == 0, printed.stderr
     leaving = json.loads(printed.stdout)
@@ -75,13 +75,13 @@ def test_a_run_is_at_mlflow_once_however_often_it_is_sent(run: Path, tmp_path: P
         (("wandb", "--send"), "not sent to wandb: no API key: set WANDB_API_KEY"),
     ],
 )
-def test_what_is_missing_is_named(run: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_resend_without_server_or_key_names_it(run: Path, arguments: tuple[str, ...], said: str) -> None:
     done = evalrun("publish", arguments[0], run, *arguments[1:])
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_a_directory_of_somebody_else_names_no_other_run_and_moves_no_cursor(run: Path, tmp_path: Path) -> None:
+def test_resend_of_foreign_directory_affects_no_other_run_and_moves_no_cursor(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     info = json.loads((copy / "run_info.json").read_text())

@@ -165,7 +165,7 @@ def test_a_run_is_paused_bounded_killed_stopped_and_resumed(
         (["pause", "-n", "evals"], "is on this machine: write er/NAME"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_to_write(
+def test_impossible_act_is_refused_with_a_remedy(
     words: list[str], said: str, tmp_path: Path, evalrun_here: Command
 ) -> None:
     done = evalrun_here("ctl", tmp_path, *words)

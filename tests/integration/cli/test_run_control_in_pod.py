@@ -94,7 +94,7 @@ async def test_a_run_whose_aggregator_has_gone_has_ended_or_is_waited_for() -> N
         await ask_aggregator(generating().run, None, failing(1), Pause())
 
 
-async def test_an_aggregator_of_an_earlier_release_is_told_from_one_that_refuses() -> None:
+async def test_older_aggregator_is_distinguished_from_a_refusing_one() -> None:
     run = generating().run
     with pytest.raises(BadInputError, match="is of a release without evalrun ctl"):
         await ask_aggregator(run, POD, failing(1), Pause())

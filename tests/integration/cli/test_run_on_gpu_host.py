@@ -156,7 +156,7 @@ def test_ray_that_does_not_start_is_named(python: Path, run: tuple[str | Path, .
     assert "Ray did not start on this machine" in done.stderr
 
 
-def test_doctor_says_what_this_machine_has_and_lacks(python: Path) -> None:
+def test_doctor_reports_the_machine_and_fails_if_it_lacks_a_requirement(python: Path) -> None:
     done = evalrun("doctor", "--gpu-python", python, "--json")
     findings = {finding["name"]: finding for finding in json.loads(done.stdout)}
     assert {"Python", "kernel", "containment", "languages", "GPUs", "verl", "engine"} <= findings.keys()

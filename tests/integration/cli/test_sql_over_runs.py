@@ -44,7 +44,7 @@ def test_sql_answers_over_all_runs(runs: Path) -> None:
         ("SELEC", "SQL: Parser Error"),
     ],
 )
-def test_sql_refuses_what_is_no_query_over_the_runs(runs: Path, query: str, refusal: str) -> None:
+def test_sql_other_than_a_query_over_runs_is_refused(runs: Path, query: str, refusal: str) -> None:
     done = evalrun("sql", query, "--runs", runs)
     assert done.returncode == 2, done.stdout
     assert refusal in done.stderr
@@ -76,7 +76,7 @@ def test_queries_of_the_page_work(runs: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_index_says_what_it_found_and_where_nothing_is(runs: Path, tmp_path: Path) -> None:
+def test_index_reports_found_runs_and_empty_directories(runs: Path, tmp_path: Path) -> None:
     done = evalrun("index", runs)
     assert re.match(r"\d added, 0 changed, 0 removed, \d unchanged", done.stdout), done.stdout + done.stderr
     empty = evalrun("find", "--runs", tmp_path)

@@ -17,7 +17,7 @@ ANSWER = {"problem_id": "sum", "response": "print(sum(map(int, input().split()))
 
 
 @pytest.mark.parametrize("gone", ["the reader of stdout and stderr", "every standard stream"])
-def test_a_run_goes_on_though_nobody_reads_its_lines(gone: str, tmp_path: Path) -> None:
+def test_run_continues_without_reader_of_its_output(gone: str, tmp_path: Path) -> None:
     (tmp_path / "problems.jsonl").write_text(json.dumps(PROBLEM) + "\n")
     (tmp_path / "answers.jsonl").write_text(json.dumps(ANSWER) + "\n")
     command = [*COMMAND, "judge", "--problems=problems.jsonl", "--responses=answers.jsonl", "--output=out"]

@@ -99,7 +99,7 @@ def test_answers_made_elsewhere_are_judged_by_the_servers_own_tests(tmp_path: Pa
         (("--sandbox-fusion", "http://h:1", "--comparator", "exact"), "--comparator: with --judge-mode Submit"),
     ],
 )
-def test_what_does_not_go_with_the_servers_tests_is_said(
+def test_options_that_do_not_fit_the_servers_tests_are_refused(
     evalrun_here: Command, flags: tuple[str, ...], complaint: str, tmp_path: Path
 ) -> None:
     files = ("--problems", "none.jsonl", "--responses", "none.jsonl", "--output", tmp_path / "out")

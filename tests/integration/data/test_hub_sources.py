@@ -74,7 +74,7 @@ def test_the_shards_of_a_split_are_found_and_prepared(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_the_hub_does_not_have_is_bad_input(source: str, says: str, tmp_path: Path) -> None:
+def test_source_missing_on_hub_is_bad_input(source: str, says: str, tmp_path: Path) -> None:
     with hub({REPO: {FILE: shard(1)}}) as asked:
         done = prepare(tmp_path, source, asked)
     assert done.returncode == 2

@@ -105,7 +105,7 @@ async def test_other_languages_run_in_the_harness(batched: FusionSandbox, langua
 
 
 @pytest.mark.parametrize(("language", "code"), [("java", "class Answer {"), ("typescript", "const = 1;")])
-async def test_what_is_compiled_for_an_interpreter_and_does_not_compile_is_said_to(
+async def test_compile_failure_of_code_for_an_interpreter_is_reported(
     batched: FusionSandbox, language: str, code: str
 ) -> None:
     if language not in (await batched.describe()).info.languages:
@@ -137,7 +137,7 @@ async def test_how_a_program_ends(server: FusionSandbox, code: str, end: tuple[s
 @pytest.mark.parametrize(
     ("language", "code"), [("python", "print("), ("python", "x = 1\n  y = 2"), ("cpp", "int main(")]
 )
-async def test_what_does_not_compile_is_said_to(server: FusionSandbox, language: str, code: str) -> None:
+async def test_compile_failure_is_reported(server: FusionSandbox, language: str, code: str) -> None:
     said = await server.run(asked(code, b"", b"", language=language))
     assert (said.compile.status, [run.end for run in said.runs]) == ("error", ["not_run", "not_run"])
     assert said.compile.stderr
@@ -164,7 +164,7 @@ async def test_output_that_a_stock_server_cuts_or_hangs_on_comes_whole(batched: 
         assert (run.end, len(run.stdout), len(run.stderr)) == ("exited", size, KEPT_STDERR)
 
 
-async def test_bytes_that_are_no_text_cross_both_ways(batched: FusionSandbox) -> None:
+async def test_non_text_bytes_cross_both_ways(batched: FusionSandbox) -> None:
     (run,) = (
         await batched.run(asked("import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())", b"\xff\0\n"))
     ).runs

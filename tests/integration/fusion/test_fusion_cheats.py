@@ -54,7 +54,7 @@ async def run_each(server: FusionSandbox, codes: dict[str, str], seconds: float 
 
 
 @pytest.mark.timeout(240)
-async def test_what_is_refused_in_our_sandbox_is_refused_there(server: FusionSandbox) -> None:
+async def test_program_refused_in_our_sandbox_is_refused_on_fusion(server: FusionSandbox) -> None:
     codes = {
         name: f"try:\n  {code.replace(chr(10), chr(10) + '  ')}\nexcept (OSError, ValueError):\n  print('refused')"
         for name, code in REFUSED.items()
@@ -119,7 +119,7 @@ print("mine" if "task" not in frame.f_globals else "found")
 }
 
 
-async def test_what_is_forged_counts_nothing(server: FusionSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forged_result_counts_nothing(server: FusionSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SECRET, "1")
     ran = await run_each(server, FORGERIES)
     assert {name: run.stdout for name, run in ran.items()} == dict.fromkeys(FORGERIES, b"mine\n")

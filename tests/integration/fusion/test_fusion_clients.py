@@ -177,7 +177,7 @@ def test_cpp_runs_and_fails_to_compile(endpoint: str) -> None:
     assert client.summary_run_code_result(bad, mapping) == "compile"
 
 
-def test_what_cannot_run_here_raises_in_the_client(endpoint: str) -> None:
+def test_unrunnable_request_raises_in_the_client(endpoint: str) -> None:
     with pytest.raises(Exception, match="Sandbox responded with error: language csharp is not one of"):
         run(endpoint, "class A {}", "csharp")
     with pytest.raises(Exception, match=r"code 400: .*leaves the program's private directory"):
@@ -225,7 +225,7 @@ def test_submit_judges_functions(endpoint: str, body: str, accepted: bool) -> No
     assert humaneval.full_code.endswith("\ncheck(f)")
 
 
-def test_submit_refuses_what_is_dangerous(endpoint: str) -> None:
+def test_dangerous_submission_is_refused(endpoint: str) -> None:
     for dataset, config, complaint in (
         ("mbpp", {"custom_extract_logic": "import os"}, "custom_extract_logic is refused"),
         ("mine", {}, "no eval class found"),

@@ -17,7 +17,7 @@ LOST = ExecutorLost("a runner ended with -9")
 STARVED = reply(ProgramRun("timeout", confirmed=False))
 
 
-async def test_verl_tries_again_after_what_is_not_known() -> None:
+async def test_verl_retries_after_an_infrastructure_failure() -> None:
     waits: list[float] = []
     async with serving(Dispatcher(ScriptedExecutor(LOST, LOST, reply(exited(b"7\n"))))) as address:
         verl = VerlClient(f"{address}/run_code", waits.append)

@@ -226,7 +226,7 @@ def test_a_body_that_does_not_fit(server: str, body: dict[str, Any], complaints:
         (b'{"a": "\xff"}', "application/json", 400, "There was an error parsing the body"),
     ],
 )
-def test_a_body_that_is_no_object(
+def test_non_object_body_is_answered_as_by_stock_server(
     server: str, path: str, body: bytes, content_type: str | None, status: int, complaint: object
 ) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
@@ -252,7 +252,7 @@ def test_a_body_that_is_no_object(
         ("POST", "/run_code/", 422, None),
     ],
 )
-def test_a_path_or_method_that_is_not_there(
+def test_unknown_path_or_method_is_answered_as_by_stock_server(
     server: str, method: str, path: str, status: int, detail: str | None
 ) -> None:
     answer = requests.request(method, f"{server}{path}", json={}, timeout=TEST_SECONDS)

@@ -122,7 +122,7 @@ async def test_a_program_finds_nothing_of_its_neighbours_in_memory_files_or_desc
         assert 0 < found < 1000, (own.stdout, own.stderr)
 
 
-async def test_those_whose_turn_did_not_come_go_again_alone() -> None:
+async def test_programs_without_their_turn_are_sent_again_alone() -> None:
     double = StockDouble(slots=1)
     async with sharing(double, shared_seconds=0.0) as client:
         replies = await together(client, *[asked("print(input())", b"%d" % n, b"x") for n in range(3)])

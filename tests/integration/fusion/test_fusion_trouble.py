@@ -66,7 +66,7 @@ async def test_every_trouble_has_its_type(what: str, answer: web.Response, kind:
     assert "secret frame" not in str(error.value)
 
 
-async def test_another_interpreter_than_the_one_that_compiled_the_harness_is_looked_at_anew() -> None:
+async def test_changed_interpreter_is_examined_again() -> None:
     double = StockDouble()
 
     def loads_anothers(body: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def test_a_whole_answer_is_read() -> None:
     ],
     ids=["no end", "more after the end", "no hello", "cut", "unknown", "no such test", "fault", "runner killed"],
 )
-def test_half_an_answer_is_none(content: bytes) -> None:
+def test_incomplete_or_malformed_answer_is_rejected(content: bytes) -> None:
     with pytest.raises(NotTheHarnessError):
         read(NONCE + content, Part(REQUEST, [0], NONCE))
 

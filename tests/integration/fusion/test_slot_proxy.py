@@ -138,7 +138,7 @@ async def test_a_server_that_is_gone_is_no_health_and_no_lost_slot() -> None:
         assert await json_of(client, "GET", f"{url}/v1/slots") == (200, {"slots": SLOTS, "free": SLOTS})
 
 
-async def test_on_sigterm_what_runs_is_answered_first() -> None:
+async def test_sigterm_answers_running_requests_first() -> None:
     held = Held()
     async with upstream(held) as server, proxy(server) as (url, process), session() as client:
         running = asyncio.create_task(json_of(client, "POST", f"{url}/run_code", data=b"{}"))

@@ -83,7 +83,7 @@ def switches(asked: list[dict[str, Any]]) -> list[bool]:
     return ["run_all_cases" in body["config"]["extra"] for body in asked]
 
 
-async def test_only_what_failed_otherwise_than_by_time_is_asked_for_every_case() -> None:
+async def test_only_program_failing_otherwise_than_by_timeout_is_asked_for_every_case() -> None:
     async with scripted(said(PASSED, PASSED)) as (datasets, asked):
         assert (await datasets.submit(call(), Slots(2), "none")).accepted
         assert switches(asked) == [False]
@@ -135,7 +135,7 @@ async def test_a_dataset_that_the_server_does_not_list_is_not_asked_for() -> Non
         (503, "later", SandboxFailedError),
     ],
 )
-async def test_what_is_no_answer_shows_no_traceback(status: int, detail: str, error: type[Exception]) -> None:
+async def test_error_answer_shows_no_traceback(status: int, detail: str, error: type[Exception]) -> None:
     answer = {"detail": detail, "traceback": ["File /secret/place"]}
     async with scripted(lambda _: web.json_response(answer, status=status)) as (datasets, _):
         with pytest.raises(error) as raised:
@@ -200,7 +200,7 @@ async def test_assertions_of_the_servers(server: FusionSandbox, code: str, statu
     assert reply.code.strip() == code
 
 
-async def test_every_case_of_a_program_that_fails_is_told(server: FusionSandbox) -> None:
+async def test_failing_program_reports_every_case(server: FusionSandbox) -> None:
     reply = await server.submit(call('print("x")', dataset="code_contests", row=7, seconds=10.0))
     assert (reply.accepted, reply.complete) == (False, True)
     assert len(reply.tests) >= len(STDIO_ROW["test"])
@@ -209,7 +209,7 @@ async def test_every_case_of_a_program_that_fails_is_told(server: FusionSandbox)
     assert (first.stdout.text, first.exit_code, first.input.text != "") == ("x\n", 0, True)
 
 
-async def test_rows_and_datasets_that_are_not_there(server: FusionSandbox) -> None:
+async def test_unknown_rows_and_datasets_are_refused(server: FusionSandbox) -> None:
     with pytest.raises(RunRefusedError, match=r"no such row|has no row"):
         await server.submit(call(row=999_999))
     with pytest.raises(RunRefusedError, match="none of the server's /list_datasets"):

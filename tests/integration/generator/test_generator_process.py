@@ -126,7 +126,7 @@ async def test_a_second_signal_ends_at_once(started: Processes) -> None:
         assert await generator.wait() == 130
 
 
-async def test_nobody_at_the_endpoint(started: Processes) -> None:
+async def test_generator_with_unreachable_endpoint_ends_with_message(started: Processes) -> None:
     async with ledger_server(work_items(3)) as server:
         generator = await started.generator(server, ["http://127.0.0.1:9"], "--start-seconds", "0.5")
         assert await generator.wait() == 2
@@ -219,7 +219,7 @@ async def test_a_generator_that_another_has_replaced_ends_at_once(started: Proce
         assert server.fake.completions == {}
 
 
-async def test_a_generator_whose_answers_are_of_other_weights_ends_at_once_and_is_no_mistake_of_the_user(
+async def test_answers_of_other_weights_end_generator_at_once_as_internal_failure(
     started: Processes,
 ) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3")
@@ -231,7 +231,7 @@ async def test_a_generator_whose_answers_are_of_other_weights_ends_at_once_and_i
         assert server.fake.completions == {}
 
 
-async def test_the_ledger_is_not_there(started: Processes) -> None:
+async def test_generator_with_unreachable_ledger_ends_with_message(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server([]) as server:
         await server.stop()

@@ -87,7 +87,7 @@ async def test_health_and_a_ready_line(started: Processes) -> None:
         ("hang", Blame.SUSPECT, "no answer within 0.2 s"),
     ],
 )
-async def test_faults_are_what_the_generator_takes_them_for(
+async def test_injected_faults_are_recognized_by_the_generator(
     started: Processes, kind: str, blame: Blame, reason: str
 ) -> None:
     endpoint = await started.recorded_here(

@@ -38,7 +38,7 @@ async def facts(path: str, status: int, body: str) -> dict[str, str]:
         (500, '{"version": "0.11.0"}', {}),
     ],
 )
-async def test_the_version_is_what_a_server_says_if_it_does(status: int, body: str, version: dict[str, str]) -> None:
+async def test_server_version_is_read_if_reported(status: int, body: str, version: dict[str, str]) -> None:
     assert await facts("/version", status, body) == version
 
 
@@ -56,5 +56,5 @@ async def test_the_version_is_what_a_server_says_if_it_does(status: int, body: s
         (501, "", {}),
     ],
 )
-async def test_the_template_is_what_a_server_says_if_it_does(status: int, body: str, found: dict[str, str]) -> None:
+async def test_server_template_is_read_if_reported(status: int, body: str, found: dict[str, str]) -> None:
     assert await facts("/props", status, body) == found

@@ -109,14 +109,14 @@ async def test_a_change_is_told_by_the_watch_and_the_token_is_read_anew(tmp_path
 @pytest.mark.parametrize(
     ("status", "body"), [(403, '{"message": "forbidden"}'), (200, "<html>"), (200, '{"items": 1}')]
 )
-async def test_what_is_no_answer_changes_nothing(tmp_path: Path, status: int, body: str) -> None:
+async def test_invalid_answer_of_api_server_is_a_discovery_error(tmp_path: Path, status: int, body: str) -> None:
     async with watching(tmp_path) as (server, discovery):
         server.answer = web.Response(status=status, text=body)
         with pytest.raises(DiscoveryError, match="k8s:///judging/sandbox:http"):
             await discovery.find()
 
 
-async def test_an_api_server_that_is_not_there(tmp_path: Path) -> None:
+async def test_unreachable_api_server_is_a_discovery_error(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
     discovery = EndpointSliceDiscovery("k8s:///a/b:80", ApiServer("http://127.0.0.1:1", tmp_path / "token"))
     with pytest.raises(DiscoveryError):

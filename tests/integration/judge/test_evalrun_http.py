@@ -71,7 +71,7 @@ async def reset(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(None, set()), (20.0, {"19", "20"}), (float("inf"), {"1000000"})])
-async def test_the_sandbox_is_told_how_long_the_caller_still_waits(seconds: float | None, told: set[str]) -> None:
+async def test_caller_deadline_reaches_the_sandbox(seconds: float | None, told: set[str]) -> None:
     headers: list[str | None] = []
 
     async def run(request: web.Request) -> web.Response:
@@ -115,7 +115,7 @@ async def test_every_fault_has_its_type(what: str, handler: Handler, kind: type[
         assert error.value.retry_after_seconds == 0.25
 
 
-async def test_nobody_listens() -> None:
+async def test_unreachable_sandbox_is_an_error() -> None:
     async with EvalrunSandbox("http://127.0.0.1:1") as sandbox:
         with pytest.raises(SandboxUnreachableError):
             await sandbox.run(REQUEST)
@@ -139,7 +139,7 @@ async def test_a_good_answer_crosses_byte_for_byte_on_one_connection_with_the_to
     assert all(body == REQUEST for _, _, body in seen)
 
 
-async def test_what_the_sandbox_says_of_itself() -> None:
+async def test_sandbox_description_is_read() -> None:
     said = SandboxInfo("0.1.0", "full", 2, ["python"], "3.11.2")
 
     async def info(request: web.Request) -> web.Response:
@@ -234,7 +234,7 @@ async def test_large_inputs_cross_once_and_again_only_where_they_are_not_kept() 
     assert [size > len(inputs[0]) for size in bodies[1:]] == [True, False, False, False, True, False]
 
 
-async def test_an_older_sandbox_in_its_place_gets_what_it_knows() -> None:
+async def test_older_sandbox_gets_requests_in_its_own_format() -> None:
     inputs = [bytes(WORTH_BYTES)]
     large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_inputs(inputs))
     seen: list[dict[str, object]] = []

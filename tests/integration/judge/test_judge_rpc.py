@@ -96,7 +96,7 @@ async def failure(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> grpc.aio.AioRpcErr
     return error.value
 
 
-async def test_what_can_never_be_judged_is_an_invalid_argument_that_names_the_field() -> None:
+async def test_unjudgeable_request_is_invalid_argument_naming_the_field() -> None:
     async with gateway(FakeSandbox()) as (stub, _):
         for broken, field in (
             (judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text="x")), "tests"),
@@ -258,7 +258,7 @@ async def test_answers_come_as_verdicts_are_reached() -> None:
         await stream.done_writing()
 
 
-async def test_a_client_that_goes_stops_what_it_asked_for() -> None:
+async def test_client_disconnect_stops_its_requests() -> None:
     for unary in (True, False):
         gate = Gate()
         async with gateway(FakeSandbox(gate.behaviour)) as (stub, _):
@@ -306,7 +306,7 @@ async def test_each_request_of_a_stream_has_its_own_deadline() -> None:
         assert [request.inputs[0] for request in sandbox.requests] == [b"running", b"patient"]
 
 
-async def test_what_is_tried_again_ends_at_its_deadline_too() -> None:
+async def test_retries_end_at_the_deadline() -> None:
     sandbox = FakeSandbox(faults=[SandboxFailedError("status 500")] * 1000)
     async with gateway(sandbox, configured=settings(retry_attempts=1000)) as (stub, _):
         await up(stub)
@@ -358,7 +358,7 @@ async def test_a_request_of_a_stream_can_be_taken_back() -> None:
         assert [request.inputs[0] for request in sandbox.requests] == [b"unwanted", b"kept", b"quick"]
 
 
-async def test_draining_delivers_what_is_in_flight_and_takes_nothing_new() -> None:
+async def test_drain_delivers_requests_in_flight_and_refuses_new_ones() -> None:
     gate = Gate()
     async with gateway(FakeSandbox(gate.behaviour)) as (stub, service):
         stream = stub.JudgeStream()

@@ -63,7 +63,7 @@ async def test_one_gateway_judges_and_another_knows_it_for_as_long_as_was_said(t
             assert 3590 < await redis.ttl(PREFIX + KEY.hex().encode()) <= 3600
 
 
-async def test_what_is_no_verdict_of_ours_is_none(tmp_path: Path) -> None:
+async def test_spoilt_or_foreign_cache_entry_is_an_error(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server, store_at(server) as store:
         store.put(KEY, b"value")
         good = await until_there(store, KEY)

@@ -68,7 +68,7 @@ async def opens_ledger(address: str, tokens: BearerTokens | None, method: str) -
     return True
 
 
-async def test_what_a_part_holds_opens_no_other_hop(tmp_path: Path) -> None:
+async def test_token_of_a_part_opens_no_other_connection(tmp_path: Path) -> None:
     files = {hop: write(tmp_path / hop, f"{hop}-token") for hop in HOPS}
     write_run_config(tmp_path)
     async with (

@@ -37,7 +37,7 @@ def port() -> Iterator[int]:
             process.kill()
 
 
-def test_prometheus_scrapes_with_the_token_and_nobody_without(port: int, tmp_path: Path) -> None:
+def test_prometheus_scrapes_only_with_the_token(port: int, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     (line,) = re.findall(r"^# (authorization: .*?}) ?#?.*$", SHIPPED.read_text(encoding="utf-8"), re.MULTILINE)

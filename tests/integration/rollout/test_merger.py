@@ -132,9 +132,7 @@ def test_the_base_that_the_merger_leaves_beside_an_adapter_is_never_evaluated(
     assert not (tmp_path / "cache").exists()
 
 
-def test_of_verls_lora_training_the_adapter_alone_reaches_the_cache(
-    gen_cpu: Path, lora_checkpoint: Path, tmp_path: Path
-) -> None:
+def test_lora_merge_stores_only_the_adapter(gen_cpu: Path, lora_checkpoint: Path, tmp_path: Path) -> None:
     shutil.copytree(lora_checkpoint, tmp_path / "grpo")
     meta = {"r": 4, "lora_alpha": 8, "task_type": "CAUSAL_LM"}  # as verl writes it beside the shards
     (tmp_path / "grpo" / "global_step_7" / "actor" / "lora_train_meta.json").write_text(json.dumps(meta))

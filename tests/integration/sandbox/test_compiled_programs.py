@@ -40,7 +40,7 @@ async def test_a_program_runs_on_each_input(executor: Executor, language: str) -
     assert [run.exit_code for run in reply.runs] == [0, 0, 3]
 
 
-async def test_what_does_not_compile_says_where(executor: Executor) -> None:
+async def test_compile_error_names_the_line(executor: Executor) -> None:
     reply = await executor.run(request("int main(){ return x; }", language="c"))
     assert reply.compile.status == "error"
     assert b"main.c:1" in reply.compile.stderr

@@ -36,7 +36,7 @@ async def test_a_program_that_does_not_compile_runs_nowhere(executor: Executor) 
     "x = 1\0", "(" * 100_000 + ")" * 100_000, "-" * 200_000 + "1", "x = " + "1+" * 200_000 + "1", "if 1:\n" * 200,
     "\ud800", "lambda: " * 50_000 + "0",
 ])  # fmt: skip
-async def test_hostile_text_hurts_nobody(executor: Executor, code: str) -> None:
+async def test_hostile_text_does_not_harm_other_programs(executor: Executor, code: str) -> None:
     reply, beside = await asyncio.gather(executor.run(request(code)), executor.run(request("print(1)")))
     assert reply.compile.status in ("error", "timeout")
     assert beside.runs[0].stdout == b"1\n"
@@ -228,7 +228,7 @@ async def test_a_cancelled_run_frees_its_slot_and_ends_its_program(executor: Exe
     (request("x", output=0), "output_kib"),
     (request("x", stop_after=-1), "stop_after"),
 ])  # fmt: skip
-async def test_what_can_never_be_served_is_refused(executor: Executor, wanted: object, word: str) -> None:
+async def test_unservable_request_is_refused(executor: Executor, wanted: object, word: str) -> None:
     with pytest.raises(RequestRefused, match=word):
         await executor.run(wanted)  # type: ignore[arg-type]  # a RunRequest
 
@@ -301,7 +301,7 @@ async def test_a_harness_that_does_not_load_is_named(tmp_path: Path, capfd: pyte
     assert "nothing_of_that_name" in capfd.readouterr().err
 
 
-async def test_below_the_required_level_it_refuses_and_names_what_is_missing() -> None:
+async def test_low_containment_is_refused_naming_the_missing_features() -> None:
     with pytest.raises(Unusable, match=r"reaches level \w+, required is full: .*seccomp"):
         await Executor(ExecutorPlan(slots=1, contain=False)).start()
 
@@ -347,7 +347,7 @@ async def test_sixty_megabytes_of_output_are_an_answer_and_a_requests_runs_share
     assert {len(run.stdout) for run in reply.runs if run.end == "exited"} == {60_000_000}
 
 
-async def test_of_stderr_the_end_is_kept(executor: Executor) -> None:
+async def test_stderr_beyond_limit_keeps_its_end(executor: Executor) -> None:
     run = await run_one(executor, "import sys\nprint('x' * 3_000_000, file=sys.stderr)\nprint(1)\n1 / 0")
     assert (run.stdout, run.exit_code, len(run.stderr) <= 1 << 16) == (b"1\n", 1, True)
     assert run.stderr.endswith(b"ZeroDivisionError: division by zero\n")

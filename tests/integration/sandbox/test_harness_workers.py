@@ -54,7 +54,7 @@ async def test_a_program_that_does_not_compile_is_told_as_one_that_would_run_alo
 @pytest.mark.parametrize("code", [
     "x = 1\0", "(" * 100_000 + ")" * 100_000, "-" * 200_000 + "1", "x = " + "1+" * 200_000 + "1", "\ud800",
 ])  # fmt: skip
-async def test_hostile_text_hurts_nobody(executor: Executor, code: str) -> None:
+async def test_hostile_text_does_not_harm_other_calls(executor: Executor, code: str) -> None:
     reply, beside = await asyncio.gather(executor.run(calls(code)), called(executor, "def f(): return 1"))
     assert reply.compile.status in ("error", "timeout")
     assert beside == 1

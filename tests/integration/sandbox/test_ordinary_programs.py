@@ -12,7 +12,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_it_prints_what_python_would(executor: Executor, name: str) -> None:
+async def test_program_prints_the_same_as_under_python(executor: Executor, name: str) -> None:
     code, stdin, expected = PROGRAMS[name]
     run = await run_one(executor, code, stdin)
     assert (run.stdout, run.end, run.exit_code) == (expected, "exited", 0), run.stderr.decode()

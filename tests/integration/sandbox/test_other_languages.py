@@ -160,7 +160,7 @@ async def test_main_class_of_java_is_found(executor: Executor, name: str, text: 
 
 
 @pytest.mark.parametrize("language", WRONG)
-async def test_what_does_not_compile_says_where(executor: Executor, language: str) -> None:
+async def test_compile_error_of_compiled_language_names_the_line(executor: Executor, language: str) -> None:
     require_compiler(COMPILERS[language])
     code, place = WRONG[language]
     reply = await executor.run(request(code, language=language))

@@ -95,7 +95,7 @@ async def described(view: ClusterRunView, is_so: Callable[[dict[str, Any]], bool
         await asyncio.sleep(0.05)  # the pace of a poll
 
 
-async def test_running_run_grows_is_lost_and_heals(
+async def test_view_of_cluster_run_follows_growth_loss_and_recovery(
     pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod.judge(range(600))
@@ -202,7 +202,7 @@ async def test_page_ends_while_outputs_are_fetched(feed: int, tmp_path: Path, mo
             await described(views["run"], lambda _: api.execs_held > 0)
 
 
-async def test_what_keeps_the_samples_away_is_told_with_its_remedy(
+async def test_view_of_unreachable_samples_shows_cause_and_remedy(
     pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = ForwardingApi(wire(phase="Preparing"), feed)

@@ -10,7 +10,7 @@ def new_item_states(repeats: int = 0) -> ItemStates:
     return ItemStates(RunItems([DatasetItems("first", ids), DatasetItems("other", ids)], samples=2, repeats=repeats))
 
 
-def test_what_lies_beyond_the_kept_problems_leaves_every_count() -> None:
+def test_items_beyond_the_kept_problems_leave_every_count() -> None:
     item_states = new_item_states()
     for index in (0, 1, 2, 3, 6):
         item_states.move(index, ItemState.GENERATED)
@@ -42,7 +42,7 @@ def test_cancelling_again_changes_nothing_and_nothing_cancels_nothing() -> None:
     assert [item_states.state(index) for index in range(item_states.items.count)] == before
 
 
-def test_a_lease_on_what_was_cancelled_does_not_bring_it_back() -> None:
+def test_lease_of_cancelled_item_does_not_restore_it() -> None:
     item_states = new_item_states()
     leases = Leases(item_states, 10.0)
     leases.take("w", 8, 0.0)

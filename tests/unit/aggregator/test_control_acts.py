@@ -50,7 +50,7 @@ CHANGES, NOTHING = Effect.CHANGES, Effect.NOTHING
         (Stop(), Standing(failed=True), Refusal.FAILED),
     ],
 )
-def test_what_an_act_does(act: Act, standing: Standing, effect: Effect | Refusal) -> None:
+def test_act_has_the_expected_effect_or_refusal(act: Act, standing: Standing, effect: Effect | Refusal) -> None:
     assert decide(act, standing) == effect
 
 
@@ -94,7 +94,7 @@ def test_every_refusal_has_a_number() -> None:
         (["set", "concurrency=" + "9" * 5000], "write a number from 1 to 65536"),
     ],
 )
-def test_words_that_name_no_act_are_refused_with_what_to_write(words: list[str], said: str) -> None:
+def test_words_that_are_no_act_are_refused_with_a_remedy(words: list[str], said: str) -> None:
     with pytest.raises(BadInputError) as refused:
         act_of_words(words)
     assert said in str(refused.value)

@@ -76,7 +76,7 @@ def test_an_exclusion_that_does_nothing_or_leaves_nothing_is_refused(
         load_datasets(spec_of(tmp_path, "dev", {}, excludeProblems=excluded), tmp_path, {})
 
 
-def test_answers_to_excluded_problems_are_left_out_and_are_no_error(tmp_path: Path) -> None:
+def test_answers_to_excluded_problems_are_ignored(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "dev", {}, excludeProblems=["p1"])
     answers = [{"problem_id": f"p{n}", "response": "print(1)"} for n in range(2)]
     datasets = load_datasets(spec, tmp_path, {})
@@ -94,7 +94,7 @@ def test_answers_to_excluded_problems_are_left_out_and_are_no_error(tmp_path: Pa
         read_responses(order([{"problem_id": "p9", "response": ""}]), datasets)
 
 
-def test_the_role_is_no_part_of_the_records_digest(tmp_path: Path) -> None:
+def test_record_digest_ignores_the_role(tmp_path: Path) -> None:
     (plain,) = load_datasets(spec_of(tmp_path, None, {}), tmp_path, {})
     (labelled,) = load_datasets(spec_of(tmp_path, "dev", {}), tmp_path, {})
     assert plain.records_sha256 == labelled.records_sha256

@@ -98,7 +98,7 @@ def test_a_verdict_whose_numbers_are_not_finite_is_asked_for_again_then_not_judg
     assert named in last.reason
 
 
-def test_what_no_other_attempt_would_tell_is_stored_at_once() -> None:
+def test_permanent_judge_failure_is_stored_at_once() -> None:
     """Asked again as in an outage, one problem that cannot be judged held a run for ten minutes."""
     permanent = judge_pb2.Verdict(judged=False, permanent=True)
     for outage in (ALIVE, OUTAGE, LONG_OUTAGE):

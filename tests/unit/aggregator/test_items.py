@@ -66,7 +66,7 @@ def test_counts_follow_from_moves_and_leave_noise_floor_repeats_out() -> None:
     assert [(d.judged, d.accepted, dict(d.final_status)) for d in item_states.datasets] == [(1, 1, {1: 1}), (0, 0, {})]
 
 
-def test_what_was_not_judged_counts_nowhere_but_in_not_judged() -> None:
+def test_items_not_judged_count_only_as_not_judged() -> None:
     item_states = ItemStates(ITEMS)
     item_states.judge(0, judged=False, accepted=False, final_status=7)
     (counts, _) = item_states.datasets
@@ -105,7 +105,7 @@ def test_a_board_takes_over_what_a_ledger_holds(keep: bool, expected: ItemState)
     ]  # fmt: skip
 
 
-def test_a_board_restored_counts_as_one_that_saw_it_happen() -> None:
+def test_restored_states_count_like_observed_ones() -> None:
     chance = random.Random(3)
     items = RunItems([DatasetItems("a", [f"a{i}" for i in range(9)]), DatasetItems("b", ["b1", "b2"])], 3, 2)
     seen, rows, verdicts = ItemStates(items), [], []
@@ -151,7 +151,7 @@ def test_board_missing_items_count_as_not_judged() -> None:
 
 
 class TestLeases:
-    def test_nobody_gets_what_another_holds(self) -> None:
+    def test_leased_item_is_not_leased_to_another_worker(self) -> None:
         leases = Leases(ItemStates(ITEMS), seconds=10)
         assert leases.take("w1", 3, now=0) == [0, 1, 2]
         assert leases.take("w2", 3, now=1) == [3, 4, 5]
@@ -173,7 +173,7 @@ class TestLeases:
         assert leases.take("w3", 3, now=1) == [0, 1, 4]
         assert leases.void("w2") == 2
 
-    def test_a_completed_item_is_not_handed_out_again_whoever_sent_it(self) -> None:
+    def test_completed_item_is_never_leased_again_whoever_sent_it(self) -> None:
         item_states = ItemStates(ITEMS)
         leases = Leases(item_states, seconds=10)
         leases.take("w1", 2, now=0)

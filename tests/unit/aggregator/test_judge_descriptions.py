@@ -35,7 +35,7 @@ async def test_a_judge_that_refuses_ends_a_run_that_waits_for_its_description(tm
 
 
 @pytest.mark.parametrize("submits", [True, False])
-async def test_what_a_run_waits_for_is_told_while_it_waits(tmp_path: Path, *, submits: bool) -> None:
+async def test_wait_for_a_judge_is_reported_while_it_lasts(tmp_path: Path, *, submits: bool) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         judge = Failing(JudgeLostError("judge: UNAVAILABLE: no sandbox has answered yet"))
         judges = JudgeDescriptions([judge], ledger, submits=submits)

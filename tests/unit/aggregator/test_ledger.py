@@ -23,7 +23,7 @@ def verdict(problem: int, *, judged: bool = True, accepted: bool = True, content
     return StoredVerdict(pack_row(problem, 0, 0), content, 1 if accepted else 6, judged, accepted, recorded_at=1.0)
 
 
-async def test_what_was_stored_is_there_after_opening_again(tmp_path: Path) -> None:
+async def test_stored_data_is_read_after_reopening(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         assert await ledger.add_completions([completion(0, "é\0\U0001f600"), completion(1)]) == [True, True]
         assert await ledger.add_verdicts([verdict(1)]) == [True]
@@ -51,7 +51,7 @@ async def test_a_verdict_is_written_once_and_only_replaces_not_judged(tmp_path: 
         assert [s.verdict and s.verdict.verdict for s in ledger.samples()] == [b"right"]
 
 
-async def test_many_callers_at_once_each_learn_what_was_new(tmp_path: Path) -> None:
+async def test_concurrent_callers_each_learn_their_new_rows(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         batches = [[completion(p, f"{caller}") for p in range(20)] for caller in range(64)]
         answers = await asyncio.gather(*map(ledger.add_completions, batches))
@@ -133,7 +133,7 @@ async def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> No
         pass
 
 
-async def test_what_a_replica_computes_with_is_kept(tmp_path: Path) -> None:
+async def test_replica_facts_are_stored(tmp_path: Path) -> None:
     facts = {"engine": "vllm", "weights_sha256": "ab" * 32}
     async with Ledger(tmp_path / "l.db") as ledger:
         await ledger.set_replicas("w", [StoredReplica("r0", "http://x", ["m"], "", "auto", facts)], {})
@@ -223,7 +223,7 @@ async def test_another_file_is_refused(tmp_path: Path) -> None:
         Ledger(tmp_path / "other")
 
 
-async def test_verdicts_set_aside_come_back_to_nobody_until_the_run_ends(tmp_path: Path) -> None:
+async def test_verdicts_set_aside_are_not_read_and_are_removed_when_the_run_ends(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     async with Ledger(path) as ledger:
         await ledger.add_completions([completion(0)])

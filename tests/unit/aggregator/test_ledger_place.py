@@ -42,11 +42,11 @@ def test_network_file_systems_are_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.fuse-overlayfs"])
-def test_local_ones_are_not(kind: str) -> None:
+def test_local_file_systems_are_accepted(kind: str) -> None:
     assert not is_network_file_system(kind)
 
 
-def test_the_refusal_names_the_type_and_the_way_out() -> None:
+def test_network_file_system_refusal_names_type_and_remedy() -> None:
     with pytest.raises(BadInputError, match=r"/data/l\.db: nfs4 is a network file system.*block storage"):
         check_file_system(Path("/data/l.db"), MOUNTS)
     check_file_system(Path("/data/fast/l.db"), MOUNTS)

@@ -36,7 +36,7 @@ def test_yaml_serves_too(tmp_path: Path) -> None:
         ({"run": ""}, "run: String should have at least 1"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_unusable_run_config_names_the_field(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = write_run_config(tmp_path, **change)
     with pytest.raises(BadInputError, match=r"run configuration .*work_order\.json: ") as error:
         read_run_config(path)
@@ -44,7 +44,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, change: dict[str, Any], me
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "a: b: c"])
-def test_what_is_no_run_config_is_refused(tmp_path: Path, text: str) -> None:
+def test_other_document_as_run_config_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "order.json"
     path.write_text(text)
     with pytest.raises(BadInputError, match=r"order\.json") as error:

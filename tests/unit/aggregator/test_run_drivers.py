@@ -22,7 +22,7 @@ async def end(how: str) -> None:
     ("a call within it was cancelled", "the part 'judge' of the run was cut off"),
     ("fails", "unexpected KeyError: 'row'"),
 ])  # fmt: skip
-async def test_an_end_that_was_not_asked_for_is_told(how: str, told: str) -> None:
+async def test_unrequested_end_is_reported(how: str, told: str) -> None:
     task = asyncio.create_task(end(how), name="judge")
     await asyncio.sleep(0)
     task.cancel()

@@ -39,7 +39,7 @@ def test_problems_with_one_text_are_named_whatever_their_blanks() -> None:
     assert "p0 = p2; p1 = p3." in line
 
 
-def test_of_many_groups_the_first_are_named() -> None:
+def test_warnings_of_many_groups_name_the_first() -> None:
     (line,) = start_warnings([dataset(*(f"Task {n % 9}." for n in range(18)))], spec())
     assert line.count(" = ") == 5
     assert "and 4 more" in line
@@ -60,7 +60,7 @@ def test_problems_that_their_language_cannot_judge_are_said_with_the_reason() ->
     assert other.endswith("not in php: php 0, php 1")
 
 
-def test_a_gate_that_can_hardly_decide_says_what_it_needs() -> None:
+def test_gate_without_enough_problems_warns_with_the_needed_number() -> None:
     (line,) = start_warnings([dataset(*map(str, range(164)))], spec(maxRegression="0.02"))
     assert line == (
         "spec.gates: with maxRegression 0.02, about 1,127 problems are needed to pass an equal run, and d has 164: use "

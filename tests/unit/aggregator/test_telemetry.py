@@ -55,7 +55,7 @@ def test_figures_follow_the_board_and_go_on_from_the_ledger() -> None:
 
 
 class TestReplicaBook:
-    def test_why_nobody_answers_is_told_while_nobody_does(self) -> None:
+    def test_outage_cause_is_reported_until_it_ends(self) -> None:
         book = ReplicaRegistry()
         assert book.trouble(0.0) is None  # nobody has said anything
         a, b = (ledger_pb2.Replica(name=name, address=f"http://{name}") for name in "ab")

@@ -141,7 +141,7 @@ def test_every_text_is_cut_and_the_whole_is_bounded() -> None:
     assert len(said) < 16 * (4 * 100 + 200) + 1000
 
 
-def test_of_a_traceback_the_end_is_shown_and_of_other_texts_the_beginning() -> None:
+def test_feedback_shows_end_of_tracebacks_and_beginning_of_other_texts() -> None:
     errors = "Traceback\n" + "frame\n" * 100 + "ValueError: no"
     verdict = rejected(failed_test(0, pb.TEST_STATUS_RUNTIME_ERROR, stdout="begin" + "." * 99, stderr=errors))
     said = feedback_text(problem(), verdict, FeedbackOptions(shown_characters=40))

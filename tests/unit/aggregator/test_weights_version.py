@@ -46,7 +46,7 @@ async def test_the_version_outlives_the_process(tmp_path: Path) -> None:
             await WeightsVersion(ledger, ledger.reader.facts()).admit(["bbb"])
 
 
-async def test_of_two_versions_that_come_at_once_one_is_taken(tmp_path: Path) -> None:
+async def test_simultaneous_versions_only_one_is_accepted(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         weights = WeightsVersion(ledger, {})
         ends = await asyncio.gather(weights.admit(["aaa"]), weights.admit(["bbb"]), return_exceptions=True)

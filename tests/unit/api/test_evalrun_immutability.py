@@ -36,7 +36,7 @@ def test_a_run_that_has_not_started_may_change(status: Value) -> None:
 
 
 @pytest.mark.parametrize(("path", "value"), CHANGES_AT_ANY_TIME)
-def test_what_may_change_at_any_time(path: str, value: object) -> None:
+def test_immutability_allows_changeable_fields(path: str, value: object) -> None:
     before = {**evalrun_manifest(), "status": STARTED}
     after = {**evalrun_manifest(), "status": STARTED}
     change(after, path, value)

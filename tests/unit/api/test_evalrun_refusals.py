@@ -37,7 +37,7 @@ def test_everything_else_is_refused_on_one_machine_too(case: Refused) -> None:
     assert find_problems(case.manifest, place="machine") == find_problems(case.manifest, place="cluster")
 
 
-def test_all_problems_of_a_manifest_are_told_at_once() -> None:
+def test_all_mistakes_of_a_manifest_are_found_at_once() -> None:
     manifest = evalrun_manifest(
         {
             "spec.datasets.0.source": "builtin:nothing",

@@ -38,7 +38,7 @@ def fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each field with the path of the object that holds it; the template of a schedule is EvalRun's own page."""
     for name, field in schema.get("properties", {}).items():
         yield path, name
-        inner, suffix = generate_reference.item_of(field)
+        inner, suffix = generate_reference.unwrap_item(field)
         if f"{path}.{name}" != generate_reference.TEMPLATE:
             yield from fields(f"{path}.{name}{suffix}", dict(inner))
 

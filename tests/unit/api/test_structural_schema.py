@@ -59,7 +59,7 @@ def object_with(annotation: Any) -> type[BaseModel]:
         (Undescribed, "spec.field.x: has no description for kubectl explain"),
     ],
 )
-def test_what_a_crd_cannot_say_is_refused_with_its_path(annotation: Any, says: str) -> None:
+def test_unsupported_schema_is_refused_with_its_path(annotation: Any, says: str) -> None:
     with pytest.raises(UnsupportedSchemaError) as caught:
         structural_schema(object_with(annotation))
     assert str(caught.value).startswith(says)

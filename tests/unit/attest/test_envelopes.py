@@ -26,7 +26,7 @@ from evalrun_attest.keys import PublicKey, SigningKey
 from evalrun_runtime.exits import BadInputError
 
 
-def test_envelope_parses_to_what_was_signed(tmp_path: Path) -> None:
+def test_envelope_parse_returns_the_signed_statement(tmp_path: Path) -> None:
     key = new_key(tmp_path)
     envelope = Envelope.parse(Envelope.sign({"b": 1, "a": "é"}, key).to_bytes())
     assert envelope.is_signed

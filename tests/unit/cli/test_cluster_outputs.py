@@ -82,7 +82,7 @@ async def test_the_aggregator_sends_what_is_asked_for(stored: Path, directory: P
     assert contents(directory) == {"summary.json": FILES["summary.json"]}
 
 
-async def test_what_the_aggregator_refuses_is_told(tmp_path: Path, directory: Path) -> None:
+async def test_aggregator_refusal_is_reported(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInputError, match=r"no finished run there: summary\.json is missing"):
         await bring_outputs(ended(str(tmp_path / "empty")), directory, [], run_here, no_pod)

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from evalrun_cli.clock import stopwatch
-from evalrun_cli.local.display import LiveDisplay, PlainDisplay, display_for, progress_line
+from evalrun_cli.local.display import LiveDisplay, PlainDisplay, make_display, progress_line
 from evalrun_cli.local.pace import OpenRequests, Pace
 from evalrun_proto.ledger.v1 import ledger_pb2
 
@@ -36,7 +36,7 @@ def test_a_line_says_state_counts_and_what_the_run_waits_for() -> None:
     assert shown == f"{counts} | 12 requests open, the oldest 45 of 410 s | 350 tokens/s, about 12 min left"
 
 
-def test_what_went_wrong_in_a_run_that_has_ended_is_the_commands_to_say() -> None:
+def test_ended_run_failure_is_left_to_the_command() -> None:
     ended = status(7.5, "export to wandb failed: no API key")
     ended.state = ledger_pb2.RUN_STATE_SUCCEEDED
     assert "wandb" not in printed(ended)[0]
@@ -50,7 +50,7 @@ def test_lines_come_at_once_where_the_run_waits_for_something_and_else_seldom_an
     assert lines[1].endswith(FULL)
 
 
-def test_a_request_that_is_never_answered_is_told_again_and_again_but_more_and_more_seldom() -> None:
+def test_unanswered_request_is_reported_less_and_less_often() -> None:
     waiting = ledger_pb2.Replica(in_flight=1, oldest_request_at=1000.0, oldest_request_limit_seconds=410.0)
     console, now = Console(width=60), [0.0]
     with console.capture() as capture:
@@ -64,7 +64,7 @@ def test_a_request_that_is_never_answered_is_told_again_and_again_but_more_and_m
     assert told == ["0", "30", "60", "120", "240"]
 
 
-def test_what_another_wait_is_for_is_said_too() -> None:
+def test_other_waits_are_reported_too() -> None:
     lines = printed(status(0.0, FULL), status(0.2, "waiting for the judge: Connection refused"))
     assert [line.rpartition(" | ")[2] for line in lines] == [FULL, "waiting for the judge: Connection refused"]
 
@@ -72,7 +72,7 @@ def test_what_another_wait_is_for_is_said_too() -> None:
 def test_a_terminal_has_bars_and_above_them_what_the_run_waits_for_once() -> None:
     console = Console(width=100, force_terminal=True, legacy_windows=False)
     with console.capture() as capture:
-        display = display_for(console, stopwatch())
+        display = make_display(console, stopwatch())
         assert isinstance(display, LiveDisplay)
         for each in (status(0.0), status(0.2, FULL), status(0.4, FULL, judged=5)):
             display.update(each)

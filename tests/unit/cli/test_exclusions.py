@@ -57,6 +57,6 @@ def test_each_dataset_leaves_out_what_it_has(files: Path, given: list[str], excl
         ("broken.json", r"broken.json: cannot be read: Expecting value"),
     ],
 )
-def test_what_cannot_be_left_out_is_refused(files: Path, given: str, says: str) -> None:
+def test_impossible_exclusion_is_refused(files: Path, given: str, says: str) -> None:
     with pytest.raises(BadInputError, match=says):
         read_exclusions([given], PROBLEMS)

@@ -50,7 +50,7 @@ def test_hostile_names_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert "<b>a</b>" not in printed
 
 
-def test_a_name_in_markdown_calls_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_markdown_name_mentions_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, model in (("a", "@org/team"), ("b", "x @someone")):
         write_run(tmp_path / name, verdicts_of([True] * 50), run=name, spec={"model": {"path": model}})
     print_leaderboard([str(tmp_path)], view="markdown", output=None)
@@ -68,7 +68,7 @@ def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_one_suite_is_shown_alone_and_an_unknown_one_is_refused(
+def test_single_suite_is_shown_alone_and_unknown_suite_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, count in (("a", 10), ("b", 90)):

@@ -17,7 +17,7 @@ from evalrun_cli.local.live_race import next_block
         (32, 35, 35),
     ],
 )
-def test_a_block_is_a_quarter_more_problems_and_the_last_one_takes_what_is_left(
+def test_race_block_adds_a_quarter_of_the_drawn_problems_and_last_block_the_rest(
     drawn: int, size: int | None, wanted: int
 ) -> None:
     assert next_block(drawn, size) == wanted

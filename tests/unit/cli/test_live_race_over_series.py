@@ -39,7 +39,7 @@ def test_whole_runs_decide_a_race_and_nothing_is_run_again(tmp_path: Path) -> No
     assert race.standing.as_json()["best"] == [str(tmp_path / "global_step_20")]
 
 
-def test_a_race_that_whole_runs_do_not_decide_ends_with_who_may_be_best(tmp_path: Path) -> None:
+def test_undecided_race_ends_with_the_possible_best_runs(tmp_path: Path) -> None:
     runs = write_series(tmp_path, {"global_step_10": 380, "global_step_20": 380, "global_step_30": 40})
     race = LiveRace(runs, dataset_of(runs[0]), "benchmark")
     assert race.racing == {"global_step_10", "global_step_20"}

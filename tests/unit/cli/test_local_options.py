@@ -38,7 +38,7 @@ def test_our_own_sandbox_judges_our_own_tests() -> None:
          "--slots: only for a sandbox that is started here: remove it, or --sandbox-fusion"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_refused(options: LocalOptions, message: str) -> None:
+def test_unusable_options_are_refused(options: LocalOptions, message: str) -> None:
     with pytest.raises(BadInputError) as error:
         options.check(SUBMIT)
     assert str(error.value).startswith(message)

@@ -75,7 +75,7 @@ async def test_a_launched_part_that_refuses_its_arguments_says_so(part: ServiceP
         await part.start()
 
 
-def test_a_part_ends_when_nobody_is_left_to_name_its_arguments(part: ServiceProcess) -> None:
+def test_part_ends_if_its_arguments_never_come(part: ServiceProcess) -> None:
     command = [sys.executable, "-m", part.module, late_arguments.FLAG]
     environment = {**os.environ, **part.environment}
     ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)

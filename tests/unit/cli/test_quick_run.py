@@ -71,7 +71,7 @@ def test_flags_set_what_a_file_would() -> None:
         (QuickRun([URL], "m"), "--dataset is missing: name a file of problems, or one of demo, humaneval, mbpp"),
     ],
 )
-def test_what_is_missing_is_named(asked: QuickRun, missing: str) -> None:
+def test_missing_flag_is_named(asked: QuickRun, missing: str) -> None:
     with pytest.raises(BadInputError) as caught:
         asked.fill_defaults()
     assert str(caught.value).startswith(missing)

@@ -23,7 +23,7 @@ OK, DEGRADED = ExitCode.SUCCEEDED, ExitCode.DEGRADED
         (DEGRADED, "INCONCLUSIVE", DEGRADED),
     ],
 )
-def test_the_exit_code_tells_what_needs_attention_most(code: ExitCode, decision: str | None, ends: ExitCode) -> None:
+def test_exit_code_reflects_the_worst_result(code: ExitCode, decision: str | None, ends: ExitCode) -> None:
     summary = {} if decision is None else {"gate": {"decision": decision, "message": "why"}}
     assert apply_gate(code, summary) == ends
     assert gate_line(summary) == (None if decision is None else f"Gate {decision}: why")

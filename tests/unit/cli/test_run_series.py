@@ -24,7 +24,7 @@ def run_of(label: str, directory: Path) -> SeriesRun:
     return Pretended(label, directory / f"{label}.yaml", directory / label)
 
 
-def test_what_fails_in_between_stops_the_runs_that_go_on(tmp_path: Path) -> None:
+def test_failure_between_runs_stops_the_runs_in_progress(tmp_path: Path) -> None:
     waiting = [(run_of("stays", tmp_path), [STAYS]), (run_of("ends", tmp_path), ["pass"])]
 
     def refuse(run: SeriesRun, code: int) -> None:
@@ -60,7 +60,7 @@ def test_lanes_share_the_cpus_and_keep_two_runs_each(lanes: int, cpus: int, expe
     assert count_runs_at_once(lanes, cpus) == expected
 
 
-def test_of_many_lanes_no_more_runs_go_at_once_than_may_and_all_are_run(tmp_path: Path) -> None:
+def test_lanes_never_exceed_the_limit_and_run_everything(tmp_path: Path) -> None:
     begun, beside = list[str](), list[int]()
 
     def choose(labels: Collection[str]) -> Choice | None:

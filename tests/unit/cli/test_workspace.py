@@ -67,7 +67,7 @@ def test_a_directory_in_which_nothing_was_done_is_taken_away_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite3", "notes.txt"])
-def test_what_a_run_or_a_user_left_is_not_taken_away(name: str, tmp_path: Path) -> None:
+def test_discard_keeps_files_of_a_run_or_a_user(name: str, tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     (workspace.directory / name).write_text("something")
     workspace.discard_unused()
@@ -105,9 +105,7 @@ def changed(path: str, value: object) -> RunConfig:
         ("output_dir", "moved"),
     ],
 )
-def test_what_changes_no_answer_may_change_on_resume_and_is_taken_over(
-    path: str, value: object, tmp_path: Path
-) -> None:
+def test_change_without_effect_on_answers_is_accepted_on_resume(path: str, value: object, tmp_path: Path) -> None:
     wanted = changed(path, value)
     workspace = reopen(with_answers(tmp_path / "out"), wanted)
     assert order_in(workspace.directory) == wanted.model_copy(update={"created": ORDER.created})
@@ -125,7 +123,7 @@ def test_what_changes_no_answer_may_change_on_resume_and_is_taken_over(
         ("run", "other", 'run is "demo" there and "other" here'),
     ],
 )
-def test_what_the_answers_depend_on_may_not_change_and_is_named(
+def test_change_with_effect_on_answers_is_refused_and_named_on_resume(
     path: str, value: object, said: str, tmp_path: Path
 ) -> None:
     directory = with_answers(tmp_path / "out")

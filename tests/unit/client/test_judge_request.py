@@ -32,7 +32,7 @@ def test_a_stdin_problem_goes_with_its_pairs_and_the_dataset_decides_the_rest() 
     assert request.comparator == judge_pb2.Comparator(name="tokens", case_sensitive=True, abs=1e-3)
 
 
-def test_what_the_record_says_wins() -> None:
+def test_record_of_a_problem_overrides_the_dataset() -> None:
     problem = Problem(
         "d", "p", "Solve.", STDIO.ground_truth, language="cpp", limits=PartialLimits(time_seconds=2.5),
         comparator=ProblemComparator("tokens", rel=0.5),

@@ -75,9 +75,7 @@ async def test_a_run_is_read_in_the_contexts_namespace(runs: ClusterRuns, answer
     assert answers.asked[0].headers["authorization"] == "Bearer mine"
 
 
-async def test_a_run_that_is_not_there_and_a_cluster_without_evalruns_differ(
-    runs: ClusterRuns, answers: Answers
-) -> None:
+async def test_missing_run_is_distinguished_from_missing_crd(runs: ClusterRuns, answers: Answers) -> None:
     answers.refuse("GET", f"{RUNS}/run", 404, "not found", name="run", kind="evalruns")
     assert await runs.get("run") is None
     answers.refuse("GET", f"{RUNS}/run", 404, "the server could not find the requested resource")
@@ -85,7 +83,7 @@ async def test_a_run_that_is_not_there_and_a_cluster_without_evalruns_differ(
         await runs.get("run")
 
 
-async def test_what_is_refused_is_the_users_and_a_silent_server_is_not(runs: ClusterRuns, answers: Answers) -> None:
+async def test_refusal_is_bad_input_and_silence_is_not(runs: ClusterRuns, answers: Answers) -> None:
     with pytest.raises(UnreachableError, match="nobody there"):
         await runs.get("run")
     answers.refuse("GET", f"{RUNS}/run", 403, "evalruns is forbidden: User cannot get")
@@ -123,16 +121,14 @@ async def test_pods_come_with_their_part_and_logs_line_by_line(runs: ClusterRuns
     assert answers.asked[1].url.params["tailLines"] == "2"
 
 
-async def test_who_may_not_run_anything_in_a_pod_is_told_which_right_it_takes(
-    runs: ClusterRuns, answers: Answers
-) -> None:
+async def test_missing_right_for_exec_is_named(runs: ClusterRuns, answers: Answers) -> None:
     answers.refuse("GET", f"{PODS}/run-aggregator-0/exec", 403, "pods/exec is forbidden")
     pod = RunPod("run-aggregator-0", "aggregator", ("aggregator",), ready=True)
     with pytest.raises(BadInputError, match=r"refused \(403\): you need the right `create` on pods/exec"):
         await runs.run_in(pod, ["python"], io.BytesIO())
 
 
-async def test_no_cluster_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_cluster_message_names_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(BadInputError, match="set KUBECONFIG, or run on this machine with --local"):
         connect(None)
@@ -193,7 +189,7 @@ async def test_a_pod_that_does_not_start_says_why_and_goes_too(answers: Answers,
     assert answers.asked[-1].method == "DELETE"
 
 
-async def test_who_may_not_create_pods_is_told(runs: ClusterRuns, answers: Answers) -> None:
+async def test_missing_right_to_create_pods_is_named(runs: ClusterRuns, answers: Answers) -> None:
     answers.refuse("POST", PODS, 403, "pods is forbidden: User cannot create resource")
     with pytest.raises(BadInputError, match=r"creating a pod that reads claim results: .*forbidden"):
         async with runs.reader(over(), "results"):

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from evalrun_cluster.aiohttp_transport import AiohttpTransport, proxy_for
+from evalrun_cluster.aiohttp_transport import AiohttpTransport, find_proxy
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -98,5 +98,5 @@ async def test_errors_are_httpx2s() -> None:
 def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
     monkeypatch.setenv("no_proxy", "inside.invalid")
-    assert proxy_for("https://cluster.invalid:6443") == "http://proxy.invalid:3128"
-    assert proxy_for("https://inside.invalid:6443") is None
+    assert find_proxy("https://cluster.invalid:6443") == "http://proxy.invalid:3128"
+    assert find_proxy("https://inside.invalid:6443") is None

@@ -66,7 +66,7 @@ def test_a_directory_that_is_there_is_whole(store: MemoryFileSystem, tmp_path: P
 
 
 @pytest.mark.usefixtures("store")
-def test_what_an_ended_attempt_left_is_no_part_of_it(tmp_path: Path) -> None:
+def test_remains_of_an_ended_attempt_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "model.part").mkdir()
     (tmp_path / "model.part" / "half.safetensors").write_bytes(b"w")
     fetch_checkpoint("memory://bucket/step_7", tmp_path / "model", never)
@@ -101,7 +101,7 @@ def test_a_file_that_never_comes_whole_leaves_no_directory(tmp_path: Path) -> No
         ("nowhere://bucket/x", "nowhere"),
     ],
 )
-def test_what_cannot_be_a_model_is_said(source: str, says: str, tmp_path: Path) -> None:
+def test_source_without_model_is_refused(source: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=says):
         fetch_checkpoint(source, tmp_path / "model", never)
     assert not (tmp_path / "model").exists()

@@ -65,7 +65,7 @@ def test_a_model_is_fetched_once(tmp_path: Path) -> None:
     assert volume.there() == [A]
 
 
-def test_a_full_volume_loses_what_nobody_used_for_a_day_and_then_says_what_to_do(tmp_path: Path) -> None:
+def test_full_volume_evicts_models_unused_for_a_day_then_names_a_remedy(tmp_path: Path) -> None:
     volume = Volume(tmp_path, 1000)
     volume.use(A)
     volume.now += MIN_UNUSED_SECONDS
@@ -81,7 +81,7 @@ def test_a_full_volume_loses_what_nobody_used_for_a_day_and_then_says_what_to_do
     assert C in volume.there()
 
 
-def test_what_another_pod_holds_is_not_deleted(tmp_path: Path) -> None:
+def test_model_locked_by_another_pod_is_kept(tmp_path: Path) -> None:
     volume = Volume(tmp_path, 1000)
     volume.use(A)
     volume.now += 2 * MIN_UNUSED_SECONDS
@@ -92,7 +92,7 @@ def test_what_another_pod_holds_is_not_deleted(tmp_path: Path) -> None:
     assert volume.there() == [A]
 
 
-def test_what_a_killed_pod_left_goes_when_another_model_is_fetched(tmp_path: Path) -> None:
+def test_remains_of_a_killed_pod_are_removed_at_the_next_fetch(tmp_path: Path) -> None:
     volume = Volume(tmp_path, 1000)
     for leftover in (f"{A}.part", f"{B}.gone"):
         (tmp_path / leftover).mkdir()

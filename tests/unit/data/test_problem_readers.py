@@ -116,14 +116,14 @@ def test_the_asked_for_dataset_names_records_that_name_none(tmp_path: Path) -> N
     assert load_problems(str(write_jsonl(tmp_path / "p.jsonl", [row])), "mine")[0].dataset == "mine"
 
 
-def test_what_is_the_same_in_several_sources_is_there_once() -> None:
+def test_same_problem_in_several_sources_is_kept_once() -> None:
     sums, more = stdio_problem(), replace(stdio_problem(), problem_id="more")
     elsewhere = replace(sums, dataset="elsewhere", prompt="another")
     assert list(merge_sources([("a", [sums]), ("b", [more, sums, elsewhere])])) == [sums, more, elsewhere]
 
 
 @pytest.mark.parametrize("change", [{"prompt": "?"}, {"limits": PartialLimits(9.0)}, {"language": "cpp"}])
-def test_what_several_sources_say_differently_is_named_with_both(change: dict[str, Any]) -> None:
+def test_contradicting_sources_are_both_named(change: dict[str, Any]) -> None:
     sums = stdio_problem()
     with pytest.raises(BadInputError, match=r"^b: problem 'sum' of dataset '.*' is another one in a: "):
         list(merge_sources([("a", [sums]), ("b", [replace(sums, **change)])]))
@@ -344,7 +344,9 @@ def test_bigcodebench_is_asked_by_either_prompt_and_runs_after_the_complete_one(
         ),
     ],
 )
-def test_what_of_published_benchmarks_is_refused(tmp_path: Path, row: dict[str, object], message: str) -> None:
+def test_unsupported_row_of_a_published_benchmark_is_refused(
+    tmp_path: Path, row: dict[str, object], message: str
+) -> None:
     path = str(write_jsonl(tmp_path / "p.jsonl", [{name: value or "-" for name, value in row.items()}]))
     with pytest.raises(BadInputError) as caught:
         load_problems(path)
@@ -414,7 +416,7 @@ def test_a_difficulty_beside_a_verl_row_may_be_a_number(tmp_path: Path) -> None:
         ({"inputs": ["1"], "outputs": []}, "has 1 inputs but 0 outputs"),
     ],
 )
-def test_what_of_verl_is_not_supported_is_said(tmp_path: Path, truth: object, message: str) -> None:
+def test_unsupported_verl_feature_is_named(tmp_path: Path, truth: object, message: str) -> None:
     path = str(write_jsonl(tmp_path / "v.jsonl", [verl_row(STDIO_TRUTH), verl_row(truth)]))
     with pytest.raises(BadInputError, match=rf"v.jsonl:2: .*{message}"):
         load_problems(path)

@@ -53,7 +53,7 @@ def test_the_language_is_the_problems_unless_said(tmp_path: Path) -> None:
     assert load(tmp_path, [{"problem_id": "p", "response": ""}], [problem])[0].language == "c"
 
 
-def test_rows_without_sample_are_numbered_in_order_around_those_that_have_one(tmp_path: Path) -> None:
+def test_rows_without_sample_are_numbered_in_order_around_given_numbers(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         {"problem_id": "a", "response": "0"},
         {"problem_id": "b", "response": "0"},

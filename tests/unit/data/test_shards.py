@@ -74,7 +74,7 @@ def test_load_problems_saved_to_disk_split_is_read_as_one_source(tmp_path: Path)
         load_problems("codecontests/valid", "contest", tmp_path)
 
 
-def test_a_directory_of_other_files_is_none_of_shards(tmp_path: Path) -> None:
+def test_directory_of_other_files_is_not_sharded(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}")
     with pytest.raises(BadInputError, match="is a directory; name the file in it"):
         load_problems(".", None, tmp_path)

@@ -28,7 +28,7 @@ def volumes(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["problems/a.jsonl", "problems/deep/../a.jsonl", "problems/deep/same", "problems/new"])
-def test_what_lies_on_the_volume_may_be_named(volumes: Path, name: str) -> None:
+def test_path_on_the_volume_is_accepted(volumes: Path, name: str) -> None:
     check_inside_volume(volumes / name, volumes)
 
 
@@ -43,7 +43,7 @@ def test_what_lies_on_the_volume_may_be_named(volumes: Path, name: str) -> None:
         "problems/deep/../../../../passwd",
     ],
 )
-def test_what_leads_out_of_it_is_refused_without_a_word_of_what_is_there(volumes: Path, name: str) -> None:
+def test_path_outside_the_volume_is_refused_without_revealing_it(volumes: Path, name: str) -> None:
     with pytest.raises(BadInputError, match="leads out of its volume: name a file inside") as refused:
         check_inside_volume(volumes / name, volumes)
     assert SECRET not in str(refused.value)

@@ -48,6 +48,6 @@ def test_end(arguments: dict[str, object], expected: tuple[str, int | None]) -> 
     assert end(**arguments) == expected  # type: ignore[arg-type]  # a table
 
 
-def test_a_kill_that_nobody_explains_is_no_verdict() -> None:
+def test_unexplained_kill_is_no_verdict() -> None:
     with pytest.raises(UnexplainedKill):
         end(signal.SIGKILL)

@@ -56,7 +56,7 @@ def test_need(source: str, needed: bool) -> None:
     (b"x = 1\0", b"null bytes"),
     (b"(" * 1000 + b")" * 1000, b"nested"), (b"x = '\xc3\xa9'; return", b"outside function"),
 ])  # fmt: skip
-def test_what_does_not_compile_says_why(source: bytes, word: bytes) -> None:
+def test_compile_error_names_the_cause(source: bytes, word: bytes) -> None:
     told = told_by(CHECK, source)
     assert told.startswith(b"False ")
     assert word in told

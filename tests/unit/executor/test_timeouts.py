@@ -153,7 +153,7 @@ def test_nothing_counts_after_the_last_time_out_that_is_allowed(
     ({0: LATE, 1: SLOW}, [], 1, None),
     ({0: STARVED, 1: SLOW}, [], 1, 0),
 ])  # fmt: skip
-def test_what_counts_and_is_in_doubt_is_decided_in_order(
+def test_suspect_timeouts_are_decided_in_order(
     runs: dict[int, ProgramRun], decided: list[int], stop_after: int, index: int | None
 ) -> None:
     assert find_doubt(runs, decided, 1.0, stop_after) == index

@@ -16,7 +16,7 @@ def test_registry_names_what_pythons_programs_may_map() -> None:
     assert LANGUAGES["python"].footprint.mapped_mib == INTERPRETER_MIB
 
 
-def test_what_works_is_tried_first_the_next_time() -> None:
+def test_compile_command_that_worked_is_tried_first_next_time() -> None:
     toolchain = Toolchain({"c": "/usr/bin/gcc"})
     static, dynamic = toolchain.commands("c")
     assert "-static" in static

@@ -36,7 +36,7 @@ def test_a_flood_is_not_taken_apart(text: bytes) -> None:
     assert answers.load_end is None or len(answers.load_end.reason) < 100
 
 
-def test_what_the_harness_writes_is_read() -> None:
+def test_harness_output_is_parsed() -> None:
     printed = "\U0001f600" * 16384
     assert len(json.dumps(printed)) < MAX_TEXT
     text = f"load V null\n0 0 P {json.dumps(printed)}\n0 0 V [1,null]\n1 0 V [2,null]\nend\n"

@@ -14,7 +14,7 @@ COPYLEFT = re.compile(r"\b(A?GPL|GNU (Affero )?General Public)", re.IGNORECASE)
 
 @pytest.mark.parametrize("image", generate_sbom.IMAGES)
 def test_every_package_has_its_version_hashes_and_a_licence(image: str) -> None:
-    components = generate_sbom.bom_of(image).components
+    components = generate_sbom.make_bill_of_materials(image).components
     assert components
     for component in components:
         words = [
@@ -40,7 +40,7 @@ def test_pins_of_other_platforms_are_left_out() -> None:
         + "\nb==2.0 \\\n    --hash=sha256:"
         + "1" * 64
     )
-    (only,) = generate_sbom.components_of(lock, generate_sbom.PYTHON)
+    (only,) = generate_sbom.list_components(lock, generate_sbom.PYTHON)
     assert (only.name, only.version, [one.content for one in only.hashes]) == ("b", "2.0", ["1" * 64])
 
 
@@ -107,13 +107,13 @@ def test_an_image_without_locks_is_described_by_its_files(tmp_path: Path) -> Non
 
 def test_an_image_with_locks_gets_its_debian_packages_beside_them(tmp_path: Path) -> None:
     write_image(tmp_path)
-    names = {component.name for component in generate_sbom.bom_of("judge", tmp_path).components}
-    locked = {component.name for component in generate_sbom.bom_of("judge").components}
+    names = {component.name for component in generate_sbom.make_bill_of_materials("judge", tmp_path).components}
+    locked = {component.name for component in generate_sbom.make_bill_of_materials("judge").components}
     assert names == locked | {"libc6", "adduser"}
     # Pins depend on the Python that the image has.
     (tmp_path / "opt" / "evalrun").mkdir(parents=True)
     (tmp_path / "opt" / "evalrun" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
-    names = {component.name for component in generate_sbom.bom_of("judge", tmp_path).components}
+    names = {component.name for component in generate_sbom.make_bill_of_materials("judge", tmp_path).components}
     assert names == locked | {"libc6", "adduser", "async-timeout"}
 
 
@@ -141,5 +141,7 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Path) -> None:
     file = tmp_path / "root" / "usr/share/doc/libc6/copyright"
     file.unlink()
     file.symlink_to(tmp_path / "secret")
-    (libc,) = [one for one in generate_sbom.bom_of("gen", tmp_path / "root").components if one.name == "libc6"]
+    (libc,) = [
+        one for one in generate_sbom.make_bill_of_materials("gen", tmp_path / "root").components if one.name == "libc6"
+    ]
     assert not libc.licenses

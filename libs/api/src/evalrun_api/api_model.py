@@ -54,7 +54,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Choice:
-    """Allows only these texts, which a registry lists: the field's schema and errors are those of their Literal."""
+    """Allows only texts that a registry lists. The field has the schema and errors of a Literal of these texts."""
 
     names: tuple[str, ...]
 

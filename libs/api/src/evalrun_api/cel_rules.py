@@ -54,7 +54,7 @@ def compile_rule(expression: str) -> Program:
 
 
 def holds(expression: str, self_value: Value, old_value: Value = None) -> bool:
-    """Return whether a rule holds; whatever is not `true` does not.
+    """Return whether a rule evaluates to `true`.
 
     Raises:
         RuntimeError, KeyError, TypeError, ValueError, ArithmeticError: the expression cannot be evaluated for these
@@ -74,7 +74,7 @@ def find_broken_rules(
     Args:
         schema: the structural schema, with its rules.
         value: the object, defaults applied.
-        wrong: paths of fields whose values mean nothing (wrong type, absent): rules that read them are passed over.
+        wrong: paths of fields whose values mean nothing (wrong type, absent): rules that read them are skipped.
         path: where `value` stands.
     """
     spoilt = {_last_name(other) for other in wrong if _inside(path, other)}

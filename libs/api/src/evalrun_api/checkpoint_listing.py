@@ -18,7 +18,7 @@ MAX_TROUBLES = 8
 
 
 class UnreadableAnswerError(Exception):
-    """Raised when a Job's answer is none."""
+    """Raised when a Job's termination message holds no answer."""
 
 
 class _Message(BaseModel):
@@ -26,7 +26,7 @@ class _Message(BaseModel):
 
 
 class ListingRequest(_Message):
-    """Place of the checkpoints, and those that are already evaluated."""
+    """Directory of the checkpoints, and the checkpoints that are already evaluated."""
 
     url: str = Field(min_length=1, description="The directory of the checkpoints: fsspec URL or path.")
     pattern: str = Field("*", description="Names of the checkpoints' directories.")
@@ -96,7 +96,7 @@ def decode_answer(text: str) -> ListingAnswer:
     """Return the answer that a termination message holds.
 
     Raises:
-        UnreadableAnswerError: it holds none.
+        UnreadableAnswerError: the text holds no answer.
     """
     try:
         return ListingAnswer.model_validate_json(text)

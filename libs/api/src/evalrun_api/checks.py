@@ -1,7 +1,7 @@
 """Checks of the API server before it evaluates rules: unknown fields, defaults, types and bounds.
 
-Works on structural schemas only and knows each keyword that `structural` lets through, so that one schema, the CRD's,
-decides here and there. Pure.
+Works on structural schemas only and knows each keyword that `structural` lets through, so that the CRD's schema decides
+here and in the API server. Pure.
 """
 
 import copy
@@ -34,7 +34,7 @@ NOUNS = {
 
 @dataclass(frozen=True)
 class Violation:
-    """A thing that is wrong with an object."""
+    """A mistake in an object: the field, and what is wrong with it."""
 
     path: str
     """The field, e.g. `spec.datasets[0].source`; empty for the object itself."""
@@ -71,7 +71,8 @@ def apply_defaults(schema: Schema, value: Value) -> Value:
 def quote_decimals(schema: Schema, value: Value, path: str = "") -> Iterator[tuple[str, str]]:
     """Turn numbers into text, in place, where the API has a decimal as text. Return each field and its text.
 
-    YAML writes `temperature: 0.8`. The API has no floats, for their text is not stable, and the API server refuses one.
+    YAML writes `temperature: 0.8`. The API has no floats, because their text is not stable, and the API server refuses
+    them.
     """
     children: list[tuple[int | str, Value, Schema | None, str]] = []
     if isinstance(value, dict):
@@ -176,7 +177,7 @@ def _string_problems(schema: Schema, value: str, path: str) -> Iterator[Violatio
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Match as RE2 does: there `$` is the end alone, in Python also the place before a last newline."""
+    """Match as RE2 does: its `$` matches only at the end, while Python's also matches before a final newline."""
     return re.search(re.sub(r"\$$", r"\\Z", pattern), value) is not None
 
 

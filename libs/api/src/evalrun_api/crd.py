@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, made from the models: nothing of them is written by hand."""
+"""The CustomResourceDefinitions: their schemas are generated from the models, and no manifest is written by hand."""
 
 from typing import Any
 
@@ -103,7 +103,7 @@ def _definition(kind: str, plural: str, short: str, columns: tuple[Column, ...],
 
 
 def immutability_rules(schema: Schema) -> list[Rule]:
-    """Return one rule a field of the spec that may not change once the run has started.
+    """Return a rule for each field of the spec that may not change once the run has started.
 
     They stand at the root: only there a rule sees the status, which says whether the run has started. An optional field
     is compared with `has` on both sides, so that adding and removing it are changes too.

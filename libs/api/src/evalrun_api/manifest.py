@@ -1,7 +1,7 @@
 """Reads an EvalRun from a file and refuses what the API server would refuse, for the same reasons.
 
-The schema and the rules are the CRD's own. One thing is an error here alone: a repeated key, of which
-kubectl takes the last without a word, so that the API server never learns of it.
+The schema and the rules are the CRD's own. A repeated key is an error only here: kubectl silently takes the last value,
+so the API server never sees the others.
 """
 
 import logging
@@ -29,7 +29,7 @@ line."""
 
 
 def load_manifest(path: Path | str, *, place: Place) -> EvalRun:
-    """Read the one EvalRun that a YAML file holds, defaults applied.
+    """Read the single EvalRun of a YAML file, with defaults applied.
 
     Other objects in the file, e.g. Secrets, are passed over.
 
@@ -62,11 +62,11 @@ def parse_evalrun(manifest: dict[str, Any], *, where: str, place: Place) -> Eval
 
 
 def load_manifests(path: Path | str, *, place: Place, needed: bool = True) -> list[EvalRun]:
-    """Read every EvalRun that a YAML file holds, as `kubectl apply` takes it; at least one, if one is needed.
+    """Read every EvalRun of a YAML file, as `kubectl apply` does; at least one, if `needed`.
 
     Raises:
-        BadInputError: the file cannot be read, holds no EvalRun, or one is not valid. Every problem is told; where the
-            file holds several EvalRuns, each line names the one that it is about.
+        BadInputError: the file cannot be read, lacks a needed EvalRun, or an EvalRun is not valid. Every mistake is
+            listed; if the file holds several EvalRuns, each line names its EvalRun.
     """
     file = Path(path)
     manifests = _evalruns(file, load_documents(file), place, needed=needed)
@@ -82,10 +82,10 @@ def load_manifests(path: Path | str, *, place: Place, needed: bool = True) -> li
 
 
 def load_schedules(path: Path | str) -> list[EvalSchedule]:
-    """Read every EvalSchedule that a YAML file holds, defaults applied; there may be none.
+    """Read every EvalSchedule that a YAML file holds, with defaults applied; the list may be empty.
 
     Raises:
-        BadInputError: the file cannot be read, or an EvalSchedule is not valid. Each line names the one it is about.
+        BadInputError: the file cannot be read, or an EvalSchedule is not valid. Each line names its EvalSchedule.
     """
     file = Path(path)
     found = [item for item in load_documents(file) if isinstance(item, dict) and item.get("kind") == SCHEDULE_KIND]
@@ -100,7 +100,7 @@ def load_schedules(path: Path | str) -> list[EvalSchedule]:
 
 
 def _read(manifest: dict[str, Any], place: Place) -> tuple[EvalRun | None, list[str]]:
-    """Return the EvalRun, or what is wrong with it, a line a problem."""
+    """Return the EvalRun, or its mistakes, one per line."""
     manifest = {key: value for key, value in manifest.items() if key != "status"}  # the API server drops it too
     problems = [f"{problem.path}: {problem.message}" for problem in find_problems(manifest, place=place)]
     if problems:
@@ -112,7 +112,7 @@ def _read(manifest: dict[str, Any], place: Place) -> tuple[EvalRun | None, list[
 
 
 def find_problems(manifest: Value, *, place: Place) -> list[Violation]:
-    """Return everything that is wrong with an EvalRun or EvalSchedule as a manifest holds it; none if it is valid."""
+    """Return every mistake in the manifest of an EvalRun or EvalSchedule; an empty list if it is valid."""
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     schema = schema_for(place, SCHEDULE_KIND if kind == SCHEDULE_KIND else KIND)
     completed = apply_defaults(schema, manifest)
@@ -124,7 +124,7 @@ def find_problems(manifest: Value, *, place: Place) -> list[Violation]:
 
 @lru_cache(maxsize=4)
 def schema_for(place: Place, kind: str = KIND) -> Schema:
-    """Return a CRD's schema, less the rules that do not apply to `place`."""
+    """Return a CRD's schema without the rules that do not apply to `place`."""
     schema = structural_schema(EvalSchedule if kind == SCHEDULE_KIND else EvalRun)
     return drop_markers(schema) if place == "cluster" else drop_cluster_rules(schema)
 

@@ -56,7 +56,8 @@ def read_documents(text: str) -> list[Any]:
     """Return the documents of a YAML text as JSON values; empty ones are left out.
 
     Raises:
-        yaml.YAMLError: it is not YAML, or holds what JSON cannot; where it can, the error names line and column.
+        yaml.YAMLError: the text is not YAML, or holds what JSON cannot; the error names line and column if they are
+            known.
     """
     try:
         documents = [document for document in yaml.load_all(text, ManifestLoader) if document is not None]

@@ -46,5 +46,5 @@ def is_qualified_name(key: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Return whether a label may have this value; the empty one is fine."""
+    """Return whether a label may have this value; an empty value is valid."""
     return not value or (len(value) <= MAX_NAME and _NAME.fullmatch(value) is not None)

@@ -1,4 +1,4 @@
-"""Every name, label, annotation and port of what the operator makes, once."""
+"""Defines, in one place, every name, label, annotation and port of the objects that the operator creates."""
 
 from typing import Final
 
@@ -134,7 +134,8 @@ def certificate_keys(part: str) -> tuple[str, str]:
 
 
 def ledger_claim(run: str, uid: str) -> str:
-    """Return the name of the ledger's claim. It may outlive its run, so a later run of that name needs another one."""
+    """Return the name of the ledger's claim. It may outlive its run, so a later run of that name needs another
+    claim."""
     return f"{run}-ledger-{uid[:8]}"
 
 
@@ -142,13 +143,14 @@ def ray_cluster(run: str, uid: str, attempt: int) -> str:
     """Return the name of the RayCluster that was made for an attempt; at most 53 characters.
 
     The uid is in it since a run may be deleted and applied again while the objects of the first still terminate:
-    KubeRay mistakes a new cluster of the same name for the old one.
+    KubeRay mistakes a new cluster of the same name for the old cluster.
     """
     return f"{run}-{uid[:UID_DIGITS]}-ray-{attempt}"
 
 
 def kept_cluster(schedule: str, uid: str, number: int) -> str:
-    """Return the name of a RayCluster that a schedule keeps: KubeRay takes another one of the same name for it."""
+    """Return the name of a RayCluster that a schedule keeps: KubeRay mistakes another cluster of the same name for
+    it."""
     return f"{schedule}-{uid[:UID_DIGITS]}-{KEPT}-{number}"
 
 

@@ -1,7 +1,7 @@
-"""The run configuration: what a run's processes are told to do, as a JSON or YAML file.
+"""The run configuration: the instructions to a run's processes, as a JSON or YAML file.
 
-The operator writes it into a ConfigMap, the command line into the run's directory; both hold the spec as resolved. It
-is the one module of this package that aggregator and generator import.
+The operator writes it into a ConfigMap, the command line into the run's directory; both hold the spec as resolved.
+Aggregator and generator import no other module of this package.
 """
 
 import json
@@ -84,7 +84,7 @@ def read_run_config(path: Path) -> RunConfig:
     """Read a run configuration.
 
     Raises:
-        BadInputError: the file cannot be read, or what it says cannot be used; the message names the field.
+        BadInputError: the file cannot be read, or its content cannot be used; the message names the field.
     """
     try:
         content = _json_or_yaml(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """A CEL rule that bounds an object as a whole, made from its schema.
 
-Bounds of single fields cannot do it: each must be as large as somebody may need it once, and together they allow
-megabytes, which everybody who reads, stores or decodes the object would have to hold.
+Bounds of single fields are not enough: each must fit the largest legitimate value, and together they allow megabytes,
+which every reader, store and decoder of the object would have to hold.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def size_rule(schema: Schema, max_bytes: int) -> Rule:
 
 
 def _size(node: Schema, value: str, depth: int) -> tuple[int, list[str]]:
-    """Return the bytes that `value` takes whatever it holds, and expressions of those that depend on it."""
+    """Return the fixed number of bytes of `value`, and CEL expressions for the bytes that depend on its content."""
     kind = node["type"]
     if "enum" in node:
         return max(len(str(one).encode()) for one in node["enum"]) + 2, []

@@ -1,6 +1,6 @@
 """From pydantic's JSON schema to the structural schema that a CRD needs.
 
-Works by an allow-list: whatever is not known here raises with the path of the field, instead of being dropped, since a
+Works by an allow-list: an unknown type or keyword raises an error with the field's path and is not dropped, since a
 dropped keyword is a check that the API server does not make. It also insists on what the rules' cost budget and
 `kubectl explain` need: a bound on every text, list and map, and a description of every field.
 """
@@ -66,7 +66,7 @@ def drop_cluster_rules(schema: Schema) -> Schema:
 
 
 def drop_markers(schema: Schema) -> Schema:
-    """Return the schema for the API server: every rule, and nothing that it does not know."""
+    """Return the schema for the API server: every rule, without keywords that the API server does not know."""
     return _filter_rules(schema, keep_cluster=True)
 
 
@@ -117,7 +117,7 @@ class _Converter:
         return _order_keys(result)
 
     def _resolve_references(self, node: Schema, path: str) -> Schema:
-        """Follow `$ref` and `X | None`; what stands beside them wins over what they lead to."""
+        """Resolve `$ref` and `X | None`; keywords beside them override the target's, but rules of both are kept."""
         while "$ref" in node or "anyOf" in node:
             beside = {key: value for key, value in node.items() if key not in {"$ref", "anyOf"}}
             if "$ref" in node:
@@ -182,7 +182,7 @@ def _drop_nulls(value: Any) -> Any:  # noqa: ANN401 - a default may be any JSON
 
 
 def _order_keys(node: Schema) -> Schema:
-    """Put what people read first, and what is long last."""
+    """Put the keys that people read at the start, and keys with long values at the end."""
     first = [key for key in ("type", "description", "default") if key in node]
     last = [key for key in (VALIDATIONS, "required", "properties", "items", "additionalProperties") if key in node]
     middle = [key for key in node if key not in {*first, *last}]

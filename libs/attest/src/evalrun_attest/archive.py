@@ -1,7 +1,7 @@
-"""The bundle's container: an uncompressed tar of compressed members, with a possible spelling.
+"""The bundle's container: an uncompressed tar of compressed members, with a single possible spelling.
 
-Every byte is checked: headers are those that `write_archive` writes, padding is zero, nothing follows the end,
-and the members' digests stand in the signed statement. A reader gives no more bytes than the statement says.
+Every byte is checked: headers equal those of `write_archive`, padding is zero, nothing follows the end, and the
+members' digests are in the signed statement. A reader writes at most as many bytes as the statement says.
 """
 
 import gzip
@@ -106,7 +106,7 @@ def unpack(archive: BinaryIO, member: Member, target: Path, length: int) -> tupl
 
     Args:
         archive: the archive.
-        member: one of its members.
+        member: a member of the archive.
         target: the file; its folder exists.
         length: bytes that the content has.
 

@@ -92,11 +92,12 @@ def write_bundle(
         problems: by dataset.
         signer: a key, or an identity.
         target: the bundle's file.
-        hide_tests: leave tests and what quotes them out of the bundle, and commit to them instead.
-        make_salt: gives so many random bytes.
+        hide_tests: leave tests, and texts that quote them, out of the bundle, and commit to each problem by a
+            salted hash instead.
+        make_salt: returns the requested number of random bytes.
 
     Raises:
-        BadInputError: the folder holds no finished run, its data is no longer what the run was judged by, or the
+        BadInputError: the folder holds no finished run, a dataset has changed since the run was judged, or the
             identity cannot sign now.
         OSError: a file cannot be written; it names the file.
     """

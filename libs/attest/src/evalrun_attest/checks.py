@@ -181,8 +181,8 @@ def check_rows(run: OpenedRun, wanted: int | None, seed: int) -> CheckedRows:
 
     Args:
         run: the run.
-        wanted: how many rows to draw; None: all.
-        seed: the verifier's: the signer must not be able to guess which rows are drawn.
+        wanted: number of rows to draw; None draws all.
+        seed: chosen by the verifier, so that the signer cannot guess which rows are drawn.
     """
     checked = CheckedRows()
     whole = (run.folder / RESULTS).is_file()
@@ -270,7 +270,7 @@ def read_bundled_problems(run: OpenedRun) -> dict[str, list[Problem]]:
 
 
 def check_problems(run: OpenedRun, problems: Mapping[str, Iterable[Problem]]) -> list[Finding]:
-    """Check that problems are those by which the run was judged."""
+    """Check that these problems were used to judge the run."""
     findings = []
     recorded = read_document(run.folder / RUN_INFO).get("datasets") or {}
     for name, said in run.attested.datasets.items():
@@ -290,7 +290,7 @@ def check_problems(run: OpenedRun, problems: Mapping[str, Iterable[Problem]]) ->
 
 
 def check_openings(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) -> list[Finding]:
-    """Check that hidden problems, now shown, are those that the bundle committed to.
+    """Check that disclosed problems match the bundle's commitments.
 
     Args:
         run: of a bundle without tests.

@@ -1,7 +1,7 @@
 """Salted commitments to hidden problems, and their openings. Pure.
 
-A commitment is SHA-256 over a salt and the record of a problem. Without the salt nobody can try guesses of the tests;
-with it the holder shows later that these were the tests.
+A commitment is SHA-256 over a salt and the record of a problem. Without the salt nobody can verify a guess of the
+tests. With the salt the holder proves later which tests were used.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ def parse_openings(lines: Iterable[str], where: str) -> dict[tuple[str, str], Op
     """Return the openings of a file by dataset and problem.
 
     Raises:
-        BadInputError: a line is none; the message names it.
+        BadInputError: a line is no opening; the message names the line.
     """
     found = {}
     for number, line in enumerate(lines, 1):

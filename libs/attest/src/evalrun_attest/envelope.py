@@ -22,7 +22,7 @@ class EnvelopeError(Exception):
 
 
 def encode_for_signing(payload: bytes) -> bytes:
-    """Return DSSE's pre-authentication encoding of a payload: what is signed."""
+    """Return DSSE's pre-authentication encoding of a payload, over which the signature is computed."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -68,7 +68,7 @@ class Envelope:
         """Parse what `to_bytes` wrote.
 
         Raises:
-            EnvelopeError: it is something else, however little differs.
+            EnvelopeError: the content differs, however slightly, from every output of `to_bytes`.
         """
         try:
             document = json.loads(content)

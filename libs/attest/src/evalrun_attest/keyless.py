@@ -1,8 +1,8 @@
-"""Statements signed by an identity in place of a key, as Sigstore does it.
+"""Signs statements by an identity instead of a key, and verifies such statements, with Sigstore.
 
 A service that asks the identity's provider issues a certificate of ten minutes, and a public log holds the signature
-with its time. Only the package `sigstore` knows the forms; it is an extra, so that nothing else imports this module
-before it is needed. `TrustRoot.fetch` and `KeylessSigner` use the network, the rest does not.
+with its time. The formats belong to the package `sigstore`, an optional extra, so this module is imported only on use.
+`TrustRoot.fetch` and `KeylessSigner` use the network, the rest does not.
 """
 
 import base64
@@ -76,7 +76,7 @@ class KeylessEnvelope:
         """Parse what `to_bytes` wrote.
 
         Raises:
-            EnvelopeError: it is something else, however little differs.
+            EnvelopeError: the content differs, however slightly, from every output of `to_bytes`.
         """
         try:
             document = json.loads(content)
@@ -227,7 +227,7 @@ class KeylessSigner:
 
         Args:
             statement: to sign.
-            issuer: of the identity that has to sign; None: any.
+            issuer: required issuer of the signing identity; None allows any issuer.
 
         Raises:
             BadInputError: there is no such identity, or no service has answered.
@@ -252,7 +252,7 @@ class KeylessSigner:
         return envelope
 
     def read_token(self) -> IdentityToken:
-        """Return the token, so that a missing one shows before work is done. Raises BadInputError."""
+        """Return the token, so that a missing token is reported before any work is done. Raises BadInputError."""
         try:
             return IdentityToken(self.get_token().strip())
         except Error as error:

@@ -33,7 +33,7 @@ class PublicKey:
         """Parse a PEM public key.
 
         Raises:
-            BadInputError: it is none, or of another algorithm; the message names `where`.
+            BadInputError: the text is no key, or a key of another algorithm; the message names `where`.
         """
         try:
             key = load_pem_public_key(pem.encode())
@@ -78,7 +78,8 @@ class SigningKey:
         """Parse a PEM key without a passphrase.
 
         Raises:
-            BadInputError: it is none, or of another algorithm; the message names `where`, and nothing of the key.
+            BadInputError: the text is no key, or a key of another algorithm; the message names `where` and never quotes
+                the key.
         """
         try:
             key = load_pem_private_key(pem.encode(), password=None)

@@ -1,4 +1,5 @@
-"""Merkle trees over rows, as RFC 6962 section 2.1 defines them: SHA-256, leaves and inner nodes told apart. Pure."""
+"""Merkle trees over rows, as RFC 6962 section 2.1 defines them: SHA-256, with different prefixes for leaves and inner
+nodes. Pure."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ def hash_pair(left: bytes, right: bytes) -> bytes:
 
 @dataclass(slots=True)
 class MerkleTree:
-    """Computes the root over rows that come one after another; keeps as many hashes as the tree is high."""
+    """Computes the root over a stream of rows; keeps at most one hash per level of the tree."""
 
     count: int = 0
     _whole: list[bytes] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Revocations: a signer takes an attestation back. A file of them has one signed statement per line. Pure."""
+"""Revocations: a signer takes an attestation back. A file of revocations has one signed statement per line. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -30,13 +30,13 @@ def revoke(attestation: SignedStatement, signer: Signer, reason: str, now: str) 
     """Return the signed revocation of an attestation.
 
     Args:
-        attestation: the one taken back.
+        attestation: the attestation to revoke.
         signer: the key or identity that signed it.
         reason: for readers.
         now: ISO 8601.
 
     Raises:
-        BadInputError: another one signed the attestation.
+        BadInputError: another signer signed the attestation.
     """
     statement: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
@@ -68,7 +68,7 @@ def parse_revocations(lines: Iterable[str], where: str) -> list[Revocation]:
     """Parse a file of revocations.
 
     Raises:
-        BadInputError: a line is no signed revocation: a damaged list must not pass for an empty one.
+        BadInputError: a line is no signed revocation: a damaged list must not pass for an empty list.
     """
     found = []
     for number, line in enumerate(lines, 1):

@@ -41,8 +41,8 @@ def parse_signed(content: bytes) -> SignedStatement:
     """Parse what `to_bytes` of a signed statement wrote.
 
     Raises:
-        EnvelopeError: it is something else, however little differs.
-        MissingExtraError: an identity signed it, and the extra for that is not installed.
+        EnvelopeError: the content differs, however slightly, from every output of `to_bytes`.
+        MissingExtraError: an identity signed the statement, and the extra for identities is not installed.
     """
     if not _is_keyless(content):
         return Envelope.parse(content)

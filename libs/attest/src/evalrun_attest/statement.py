@@ -61,7 +61,7 @@ def completion_row(row: Mapping[str, Any]) -> JsonObject:
 
 
 def verdict_row(row: Mapping[str, Any]) -> JsonObject:
-    """Return a result's row without what it quotes of the tests, so that it can be shown where tests are hidden."""
+    """Return a result's row without quotations of the tests, so that it can be shown where tests are hidden."""
     tests = [
         {name: value for name, value in test.items() if name not in _CONTENT_OF_TESTS}
         for test in row.get("tests") or ()

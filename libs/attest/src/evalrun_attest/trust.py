@@ -1,4 +1,4 @@
-"""Decides whom a verifier trusts, and what that means for a signature. Pure."""
+"""Decides whether a verifier trusts a signature. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trust:
-    """Keys and an identity that a verifier trusts, and what they took back."""
+    """Keys and an identity that a verifier trusts, and revocations of attestations."""
 
     keys: Sequence[PublicKey] = ()
     identity: Identity | None = None
@@ -28,7 +28,7 @@ class Trust:
 
     @property
     def is_given(self) -> bool:
-        """Whether the verifier named anybody."""
+        """Whether the verifier named a key or an identity."""
         return bool(self.keys) or self.identity is not None
 
     @cached_property
@@ -86,7 +86,7 @@ def _check_identity(signed: "KeylessEnvelope", trust: Trust) -> list[Finding]:
 
 
 def compare_identity(signer: Identity, trust: Trust) -> Finding:
-    """Compare the identity that signed with the trusted one."""
+    """Compare the signer's identity with the trusted identity."""
     wanted = trust.identity
     if signer == wanted:
         return matches(f"signed by the trusted identity {signer}")

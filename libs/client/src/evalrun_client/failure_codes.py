@@ -1,4 +1,4 @@
-"""Codes of the judge's failures: those of google.rpc.Code, which are gRPC's status codes. Pure, without gRPC itself."""
+"""Codes of the judge's failures, the same as google.rpc.Code and gRPC's status codes. Pure, without gRPC itself."""
 
 from enum import IntEnum
 
@@ -28,5 +28,5 @@ class FailureCode(IntEnum):
 
 
 def to_failure_code(failure: judge_pb2.StreamFailure) -> FailureCode:
-    """Return the code of a failure; UNKNOWN for a number that is none."""
+    """Return the code of a failure; UNKNOWN for a number that is no code."""
     return FailureCode(failure.code) if 0 <= failure.code < len(FailureCode) else FailureCode.UNKNOWN

@@ -1,4 +1,4 @@
-"""A judge that runs nothing: it answers over the real contract as a script says. For tests and benchmarks."""
+"""A judge that runs nothing, and sends scripted replies over the real RPC contract. For tests and benchmarks."""
 
 import asyncio
 import logging
@@ -74,7 +74,7 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
     async def Describe(  # noqa: N802 - gRPC's name
         self, request: judge_pb2.DescribeRequest, context: object
     ) -> judge_pb2.DescribeResponse:
-        """Announce that nothing is run."""
+        """Describe a judge that runs no program."""
         del request, context
         return judge_pb2.DescribeResponse(
             judge_version="0", backend="fake", containment_level="none", slots=1, slowness=self.slowness
@@ -122,7 +122,7 @@ def unavailable(message: str = "no sandbox answered") -> judge_pb2.StreamFailure
 
 
 class FakeJudgeServer:
-    """FakeJudge that listens on a port of its own, with certificates from a directory if one is given."""
+    """FakeJudge that listens on a port (0: a free one), with certificates from a directory if one is given."""
 
     def __init__(self, judge: FakeJudge, port: int = 0, tls_folder: Path | None = None) -> None:
         self.judge = judge

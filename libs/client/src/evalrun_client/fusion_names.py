@@ -1,4 +1,7 @@
-"""Names of a SandboxFusion server's datasets and rows that mean nothing else to it. Pure, imports nothing of ours."""
+"""Recognizes names of datasets and rows that a SandboxFusion server takes for nothing else, such as SQL or a path.
+
+Pure, imports nothing of ours.
+"""
 
 import re
 
@@ -8,10 +11,10 @@ _ROW_ID = re.compile(r"[^\x00-\x1f\x7f'\"`\\\ud800-\udfff]{1,512}")
 
 
 def is_dataset_name(name: str) -> bool:
-    """Return whether a name can be one of the server's /list_datasets."""
+    """Return whether the server's /list_datasets may contain a name."""
     return _DATASET.fullmatch(name) is not None and ".." not in name
 
 
 def is_row_id(row: str) -> bool:
-    """Return whether an id can be one of the server's /list_ids."""
+    """Return whether the server's /list_ids may contain an id."""
     return _ROW_ID.fullmatch(row) is not None and ".." not in row and bool(row.strip())

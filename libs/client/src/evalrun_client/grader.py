@@ -133,7 +133,7 @@ def read_dataset_grader(dataset: Dataset, base_dir: Path) -> Grader | None:
 
 
 def verls_grader(name: str) -> Grader:
-    """Return verl's own routing by data source, for what is not code."""
+    """Return verl's own routing by data source as a grader; it scores only answers that are not code."""
     program = _PROGRAM.format(source=_VERLS, function=FUNCTION)
     return Grader(name, program, hashlib.sha256(_VERLS.encode()).hexdigest(), only_answers=True)
 

@@ -65,7 +65,7 @@ class JudgeAddress(Protocol):
         ...
 
     async def describe(self, seconds: float) -> judge_pb2.DescribeResponse:
-        """Return what it judges with. Raises JudgeError."""
+        """Return the judge's description of itself. Raises JudgeError."""
         ...
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ class GrpcJudge:
     async def judge(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
         """Judge one submission. Return why there is no verdict as a stream would. Raises JudgeRefusedError.
 
-        Each call goes to the next pod behind the address. Cancelling it stops what is done for it there.
+        Each call goes to the next pod behind the address. Cancelling a call stops its work in the judge.
         """
         try:
             return (await self._stub.Judge(request, metadata=token_metadata(self._tokens))).verdict
@@ -104,7 +104,7 @@ class GrpcJudge:
             return _make_failure(error)
 
     async def describe(self, seconds: float) -> judge_pb2.DescribeResponse:
-        """Return what it judges with. Raises JudgeError."""
+        """Return the judge's description of itself. Raises JudgeError."""
         try:
             return await self._stub.Describe(
                 judge_pb2.DescribeRequest(), timeout=seconds, metadata=token_metadata(self._tokens)
@@ -170,6 +170,6 @@ def _make_failure(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
 
 
 def judge_error(address: str, error: grpc.aio.AioRpcError) -> JudgeError:
-    """Return the error by what the caller should do."""
+    """Return a gRPC error as a JudgeError whose class tells the caller what to do."""
     kind = JudgeRefusedError if error.code() in REFUSALS else JudgeLostError
     return kind(f"judge {address}: {error.code().name}: {add_remedy(error.details() or '')}")

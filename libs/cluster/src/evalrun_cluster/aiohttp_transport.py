@@ -19,8 +19,8 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
     """Sends httpx2's requests through an aiohttp session, made in the loop that first uses it.
 
     Args:
-        context: how the server is verified, and the client's certificate; None: aiohttp's default.
-        proxy: URL of an HTTP proxy; None: none.
+        context: how the server is verified, and the client's certificate; None uses aiohttp's default.
+        proxy: URL of an HTTP proxy, or None.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None, proxy: str | None = None) -> None:
@@ -76,7 +76,7 @@ class Stream(httpx2.AsyncByteStream):
 
     Args:
         response: aiohttp's, not read yet.
-        request: what it answers.
+        request: the request of this response.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, request: httpx2.Request) -> None:
@@ -94,7 +94,7 @@ class Stream(httpx2.AsyncByteStream):
         self._response.close()
 
 
-def proxy_for(url: str) -> str | None:
+def find_proxy(url: str) -> str | None:
     """Return the proxy that the environment (HTTPS_PROXY, NO_PROXY, ...) names for a server."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)

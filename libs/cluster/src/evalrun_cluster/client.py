@@ -54,8 +54,8 @@ RESOURCES = {
 
 
 def translate_error(error: httpx2.HTTPError, what: str) -> ClusterError:
-    """Return the error as one of ours, by what the caller should do; `what` says what was tried,
-    and on which object."""
+    """Return the error as one of ours, whose class tells the caller what to do; `what` names the attempted operation
+    and its object."""
     text = " ".join(str(error).split())[:1000]
     code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) and error.response else 0
     if isinstance(error, ApiError):
@@ -70,7 +70,7 @@ def translate_error(error: httpx2.HTTPError, what: str) -> ClusterError:
 
 
 def _find_causes(error: httpx2.HTTPError) -> set[str | None]:
-    """Return the machine-readable causes that the API server gives of an error."""
+    """Return the machine-readable causes of an error from the API server."""
     details = error.status.details if isinstance(error, ApiError) else None
     return {cause.reason for cause in (None if details is None else details.causes) or ()}
 
@@ -94,10 +94,10 @@ def decode_secret(secret: Object) -> dict[str, str]:
 
 
 def refuse_foreign(wanted: Object, there: Object) -> None:
-    """Raise if an object that is there is not the run's for which one of that name is wanted.
+    """Raise if an existing object of the wanted name does not belong to the wanted object's run or owner.
 
     Raises:
-        NameTakenError: it belongs to somebody else.
+        NameTakenError: the object belongs to another owner, or to none.
         RetryError: it belongs to an earlier run of the name.
     """
     kind, name = wanted["kind"], wanted["metadata"]["name"]
@@ -125,10 +125,10 @@ def refuse_foreign(wanted: Object, there: Object) -> None:
 
 
 async def label_plain_errors(response: httpx2.Response) -> None:
-    """Mark an error answer that is no JSON object as plain text: a proxy's often is none, or names no type.
+    """Mark an error response that is no JSON object, or has no Content-Type, as plain text: a proxy's often is such.
 
-    lightkube 1.0 reads the header, and then the body as a Status, without looking: a KeyError or ValueError, for which
-    no caller tries again.
+    lightkube 1.0 reads the header, and then parses the body as a Status, without a check. That raises KeyError or
+    ValueError, which no caller retries.
     """
     if not response.is_error:
         return
@@ -146,7 +146,7 @@ def read_plain_errors(client: AsyncClient) -> None:
 
 
 class ExactClient(AsyncClient):
-    """lightkube's client, with what it lacks: a precondition of `delete`, and errors that a proxy words."""
+    """lightkube's client, extended by a precondition of `delete`, and by errors whose text is a proxy's."""
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - lightkube's own
         super().__init__(*args, **options)
@@ -244,7 +244,7 @@ class Cluster:
         return await self._found(first, "listing EvalRuns") is not None
 
     async def serves_group(self, group: str) -> bool:
-        """Return whether an API group is served, by the API server itself or by a behind it.
+        """Return whether an API group is served, by the API server itself or by a server behind it.
 
         Raises:
             ClusterError: the request failed; see the module `errors`.
@@ -278,10 +278,10 @@ class Cluster:
         return decode_secret(secret)
 
     async def create(self, manifest: Object) -> None:
-        """Create an object; one that is there already is fine if it is the same run's.
+        """Create an object; an existing object of the same run is accepted.
 
         Raises:
-            NameTakenError: it belongs to somebody else.
+            NameTakenError: the object belongs to another owner, or to none.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
             ClusterError: the request failed; see the module `errors`.
         """
@@ -291,7 +291,7 @@ class Cluster:
         """Create an object. Returns it as the API server has it, also where it is there already.
 
         Raises:
-            NameTakenError: it belongs to somebody else.
+            NameTakenError: the object belongs to another owner, or to none.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
             ClusterError: the request failed; see the module `errors`.
         """
@@ -325,7 +325,7 @@ class Cluster:
         )  # fmt: skip
 
     async def apply(self, manifest: Object, uid: str) -> None:
-        """Apply an object server-side to the one that has this uid.
+        """Apply an object server-side, on condition that the existing object has this uid.
 
         Raises:
             ConflictError: it is gone, or another object has taken its name.
@@ -339,13 +339,13 @@ class Cluster:
         )
 
     async def delete(self, kind: str, name: str, namespace: str, uid: str, *, abandon: bool = False) -> None:
-        """Delete an object and, in the background, what it owns; one that is gone is fine.
+        """Delete an object and, in the background, the objects that it owns; it is no error if it is gone already.
 
         Args:
             kind: the object's.
             name: the object's.
             namespace: the object's.
-            uid: of the object; another one of that name stays.
+            uid: of the object; another object of that name stays.
             abandon: do not wait until a pod's node confirms its end.
 
         Raises:
@@ -357,7 +357,7 @@ class Cluster:
         )
 
     async def read(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name, or None. A list of one: it takes no right beyond `list`.
+        """Return an object by its name, or None. This takes no right beyond `list`; a Secret takes `get`.
 
         Raises:
             ClusterError: the request failed; see the module `errors`.
@@ -507,7 +507,7 @@ class Cluster:
         await self._once(lambda: self._client.create(item), f"recording an event of {kind} {run.name}")
 
     async def _fetch_by_name(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name, or None. A list of one: it takes no right beyond `list`."""
+        """Return an object by its name, or None. This takes no right beyond `list`; a Secret takes `get`."""
         what = f"reading {kind} {name}"
         # Secrets are never listed.
         if kind == SECRET.kind:

@@ -33,8 +33,8 @@ class RefusedError(ClusterError):
 
 
 class NameTakenError(RefusedError):
-    """An object of that name exists and belongs to somebody else. The message names the object and its owner."""
+    """An object of that name belongs to another owner, or to none. The message names the object and any owner."""
 
 
 class NamespaceGoneError(RefusedError):
-    """The namespace is being deleted: nothing can be created in it, and all that is in it ends."""
+    """The namespace is being deleted: nothing can be created in it, and all objects in it end."""

@@ -1,7 +1,7 @@
 """Decodes what the API server lists and watches, object by object. Pure.
 
-A single object must stop nobody: one that is nested deeper than the decoder's stack is told apart by its metadata and
-left to the caller. Only then is the text scanned, by a loop that needs no stack.
+A single object must not stop a whole list or watch: an object nested deeper than the decoder's stack is returned as
+its metadata only, and the caller decides. Only then is the text scanned, by a loop that needs no stack.
 """
 
 import json
@@ -149,7 +149,7 @@ def _find_end(text: bytes, position: int) -> int:
 
 
 def _text_at(text: bytes, span: slice | None) -> str:
-    """Return a string of the text; empty if there is none, or none that an identity can be."""
+    """Return a string of the text; empty if it is missing or cannot be an identity."""
     if span is None or text[span.start : span.start + 1] != b'"' or span.stop - span.start > MAX_FIELD_BYTES:
         return ""
     value: Any = json.loads(text[span])

@@ -34,7 +34,7 @@ class StatusEvent:
 
 
 def newest_warning(events: Iterable[Mapping[str, Any]]) -> StatusEvent | None:
-    """Return the newest of an object's warnings that may keep it from starting; None if none does."""
+    """Return the newest of an object's warnings that may keep it from starting; None if there is no such warning."""
     may_hinder = [event for event in events if event.get("reason") not in HARMLESS_WARNINGS]
     last = max(may_hinder, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "", default=None)
     if last is None:

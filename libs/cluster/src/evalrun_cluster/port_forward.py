@@ -1,7 +1,7 @@
-"""Connections to a port of a pod through the API server: what `kubectl port-forward` does, over a socket file.
+"""Connects to a port of a pod through the API server like `kubectl port-forward`, but over a socket file.
 
-The kubelet connects to the pod's loopback, so what listens on 127.0.0.1 there is reached too. Each connection is a
-WebSocket of its own with two channels, data and errors; the first frame of each holds the port.
+The kubelet connects to the pod's loopback, so servers that listen on 127.0.0.1 there are reached too. Each connection
+is a WebSocket of its own with two channels, data and errors; the first frame of each holds the port.
 """
 
 import asyncio
@@ -50,7 +50,8 @@ class PortForward:
 
     @asynccontextmanager
     async def open_socket(self) -> AsyncIterator[Path]:
-        """Give the socket file, which this user alone can reach: a port of this machine would be open to others."""
+        """Yield the socket file, which only this user can reach: a TCP port would be open to all users of the
+        machine."""
         with TemporaryDirectory(prefix="evalrun-forward-") as directory:
             path = Path(directory) / "pod"
             passing: set[asyncio.Task[None]] = set()
@@ -93,7 +94,7 @@ class PortForward:
             writer.close()
 
     async def _receive(self, socket: AsyncWebSocketSession, writer: asyncio.StreamWriter) -> None:
-        """Write what the pod sends. The first frame of each channel holds the port alone."""
+        """Pass on the bytes that the pod sends. The first frame of each channel holds the port alone."""
         begun = {DATA: False, ERROR: False}
         while True:
             frame = await socket.receive_bytes()

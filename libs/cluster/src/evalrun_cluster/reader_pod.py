@@ -1,6 +1,6 @@
 """The pod through which outputs on a volume are read once the aggregator has gone. Pure.
 
-It mounts the volume read-only, does nothing by itself, and ends after `LIFE_SECONDS`, whatever becomes of who made it.
+It mounts the volume read-only, does nothing by itself, and ends after `LIFE_SECONDS`, even if its creator is gone.
 """
 
 from evalrun_api import names

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
-from evalrun_cluster.aiohttp_transport import proxy_for
+from evalrun_cluster.aiohttp_transport import find_proxy
 from evalrun_cluster.client import find_resource, is_missing, read_plain_errors, translate_error
 from evalrun_cluster.errors import RefusedError, UnreachableError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
@@ -72,7 +72,7 @@ class ClusterRuns:
 
     Args:
         client: lightkube's.
-        namespace: where; None: the context's own.
+        namespace: of the runs; None uses the context's namespace.
         start_seconds: how long a pod that reads a volume may take to start.
     """
 
@@ -85,7 +85,7 @@ class ClusterRuns:
         """Apply an object of a file server-side. Return `kind/name`.
 
         Raises:
-            BadInputError: the API server refuses it, or nothing is known of its kind.
+            BadInputError: the API server refuses the object, or evalrun cannot apply its kind.
             UnreachableError: it does not answer.
         """
         kind, metadata = str(document.get("kind")), document.get("metadata") or {}
@@ -115,7 +115,7 @@ class ClusterRuns:
         return EvalSchedule.from_wire(dict(found))
 
     async def trigger(self, name: str, value: str) -> bool:
-        """Ask an EvalSchedule for a start by a new value of its annotation. Returns False if there is none.
+        """Ask an EvalSchedule for a start by a new value of its annotation. Returns False if there is no such schedule.
 
         Raises:
             BadInputError: the API server refuses.
@@ -135,7 +135,7 @@ class ClusterRuns:
         """Return an EvalRun, or None.
 
         Raises:
-            BadInputError: the API server refuses, serves no EvalRuns, or another release wrote this one.
+            BadInputError: the API server refuses, serves no EvalRuns, or another release wrote this EvalRun.
             UnreachableError: it does not answer.
         """
         what = f"reading EvalRun {name}"
@@ -215,7 +215,7 @@ class ClusterRuns:
             raise CommandFailedError(f"{what}: exit code {answer.exit_code}: {said}", int(answer.exit_code))
 
     def forward(self, pod: RunPod, port: int) -> PortForward:
-        """Return what passes connections on to a port of a pod, which may listen on its loopback alone."""
+        """Return a forwarder of connections to a port of a pod, which may listen on its loopback interface only."""
         return PortForward(self._client._client._client, self.namespace, pod.name, port)
 
     @asynccontextmanager
@@ -281,8 +281,8 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
     """Connect to the current cluster. Called inside the running loop.
 
     Args:
-        namespace: None: the context's own.
-        transport: what requests go through; None: the network.
+        namespace: None uses the context's namespace.
+        transport: carries the requests; None uses the network.
 
     Raises:
         BadInputError: no cluster is configured.
@@ -292,7 +292,7 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
         if transport is None and config is not None:
             context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
             transport = httpx2.AsyncHTTPTransport(
-                verify=accept_cluster_authority(context), proxy=proxy_for(config.cluster.server)
+                verify=accept_cluster_authority(context), proxy=find_proxy(config.cluster.server)
             )
         client = AsyncClient(
             config, field_manager=FIELD_MANAGER, timeout=httpx2.Timeout(REQUEST_SECONDS), transport=transport

@@ -5,7 +5,8 @@
     python -m evalrun_data.checkpoint --cache /model-cache/checkpoints s3://models/coder /scratch/checkpoint
 
 An init container of the Ray workers runs it, where `model.path` or `model.adapter` is an fsspec URL. A directory
-appears when it is whole, so a restarted container finds all or nothing. With a cache it is a link into it.
+appears only when it is complete, so a restarted container finds a complete directory or no directory. With a cache the
+directory is a link into the cache.
 """
 
 import errno
@@ -54,12 +55,12 @@ def fetch_checkpoint(
         source: an fsspec URL of a directory in Hugging Face's layout.
         directory: where it is to be.
         wait: between two attempts at a file, in seconds.
-        wanted: which files, by path, of a directory that is no model yet; None: all of a model's.
+        wanted: selects files by path in a directory that is no model yet; None fetches all files of a model.
         adapter: whether it is a LoRA adapter instead of a model.
         cache: where the files go instead; the directory becomes a link.
 
     Raises:
-        BadInputError: nothing is there, it may not be read, or it is no model's directory.
+        BadInputError: `source` is missing or empty, may not be read, or is not a directory of a model or an adapter.
         OSError: the store or the disk failed, also after some attempts.
     """
     if directory.exists():
@@ -124,7 +125,7 @@ def _make_store_error(error: Exception, place: str) -> BadInputError | OSError:
 
 
 def _relative(name: str, root: str, source: str) -> str:
-    """Return a file's place below the directory that is fetched."""
+    """Return a file's path relative to the fetched directory."""
     relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
     if relative.is_absolute() or ".." in relative.parts:
         raise BadInputError(f"model.path {source}: the name {name!r} leads out of its directory")
@@ -184,7 +185,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _places(arguments: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Return source and directory of the model and of the adapter (True); none if the arguments are no such."""
+    """Return source and directory of the model and of the adapter (True); empty if the arguments are invalid."""
     match list(arguments):
         case ["--adapter", source, directory]:
             return [(source, directory, True)]

@@ -1,4 +1,4 @@
-"""Digests of records: equal where the records are, whatever file they came from. Pure."""
+"""Digests of records. Equal records have equal digests, whatever file they come from. Pure."""
 
 import dataclasses
 import hashlib

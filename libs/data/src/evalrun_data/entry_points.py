@@ -55,7 +55,8 @@ def explain_broken_assert(asserts: Sequence[str]) -> str:
 
 
 def why_unnamed(field: str, asserts: Sequence[str], otherwise: str) -> str:
-    """Return why asserts tell no entry point: one in `field` does not compile, or what `otherwise` says."""
+    """Return why the asserts do not determine an entry point: an assert in `field` does not compile, or else the reason
+    `otherwise`."""
     broken = explain_broken_assert(asserts)
     return f"field '{field}': {broken}" if broken else otherwise
 

@@ -1,6 +1,6 @@
 """The text of the gcsfs error that has neither a status nor a class of its own. Pure.
 
-gcsfs turns Google's status 403 into a plain OSError, so the text alone tells what it means (gcsfs 2026.10.1,
+gcsfs turns Google's status 403 into a plain OSError, so only the text contains the cause (gcsfs 2026.10.1,
 `gcsfs.retry.validate_response`).
 """
 

@@ -75,7 +75,7 @@ class ModelCache:
 
         Args:
             digest: of the model, 32 hexadecimal digits.
-            sizes: of its files, by path; a directory with others is damaged and fetched again.
+            sizes: of the model's files, by path; a directory with other files or sizes is damaged and fetched again.
             fetch: brings the files to a directory.
 
         Raises:

@@ -85,7 +85,7 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
 
     Args:
         source: of problems.
-        renamed: what the file calls our fields: theirs -> ours.
+        renamed: maps the file's field names to ours.
         base_dir: where a relative path starts.
     """
     checked, seen = CheckedFile(), dict[tuple[str, str], str]()
@@ -110,7 +110,7 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
             continue
         columns = columns or frozenset(row.values)
         reference = read_published_reference(converted, problem)
-        checked.add(row.number, *mistakes_in(problem, converted, reference))
+        checked.add(row.number, *find_mistakes(problem, converted, reference))
         if (first := seen.setdefault(problem.key, row.where)) != row.where:
             checked.add(row.number, f"{row.where}: problem '{problem.problem_id}' is there twice (first {first})")
             continue
@@ -167,7 +167,8 @@ def _convert_tests(tests: Mapping[str, object]) -> dict[str, object]:
 
 
 def idle_program(problem: Problem) -> str | None:
-    """Return a program that does nothing, which no tests should accept; None where the family of tests has none."""
+    """Return a program that does nothing, which no tests should accept; None if the family of tests has no such
+    program."""
     tests = problem.ground_truth
     if isinstance(tests, AssertTests | CheckTest) and tests.entry_point.isidentifier():
         return f"def {tests.entry_point}(*args, **kwargs):\n    pass\n"
@@ -176,7 +177,7 @@ def idle_program(problem: Problem) -> str | None:
     return "pass\n" if problem.language == "python" else "int main() { return 0; }\n"
 
 
-def mistakes_in(problem: Problem, row: Row, reference: str | None) -> Iterator[str]:
+def find_mistakes(problem: Problem, row: Row, reference: str | None) -> Iterator[str]:
     """Yield the mistakes in a readable problem, one line each.
 
     Args:

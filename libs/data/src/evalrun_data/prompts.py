@@ -31,7 +31,7 @@ def read_template(place: str, base_dir: Path = Path()) -> str:
     """Read a template of the user's own.
 
     Raises:
-        BadInputError: it cannot be read, is no UTF-8, or has no place for the problem's prompt.
+        BadInputError: the file cannot be read, is not UTF-8, or has no placeholder for the problem's prompt.
     """
     content = read_bytes(place, base_dir, max_bytes=MAX_TEMPLATE_BYTES)
     try:
@@ -52,8 +52,8 @@ def render(
     """Return the messages for a problem: the chat, or for `Completion` one message whose content is the prompt.
 
     A problem that comes with a chat of its own (verl) is sent as it is; for `Completion` its contents are joined. The
-    system prompt comes before a chat that has none of its own. A template of the user's own (`read_template`) wins
-    over ours and over a problem's chat, of which a system message stays.
+    system prompt comes first, unless the chat begins with a system message. A template of the user's own
+    (`read_template`) wins over ours and over a problem's chat, of which a system message stays.
     """
     if template is not None:
         text = _fill_template(template, problem)

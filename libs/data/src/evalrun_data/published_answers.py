@@ -116,7 +116,8 @@ def _openai_batch(row: Row) -> Row:
 
 
 def _content(choice: Row) -> str:
-    """Return a choice's text, or "" if the model gave none (a refusal, or the limit was reached while it thought)."""
+    """Return a choice's text, or "" without a text (a refusal, or the limit was reached while the model was
+    thinking)."""
     if not choice.has("message"):
         return _text(choice, "text")
     message = choice.inside("message")

@@ -90,10 +90,11 @@ def merge_sources(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterat
     """Yield the problems of several sources without repeats. A problem in two sources must be the same in both.
 
     Args:
-        of_sources: what to call a source in a message, and its problems.
+        of_sources: the name of each source in messages, and its problems.
 
     Raises:
-        BadInputError: a problem of one source is another one in a source before; names both.
+        BadInputError: two sources have different problems with the same dataset and id; the message names both
+            sources.
     """
     seen: dict[tuple[str, str], tuple[bytes, str]] = {}
     for where, problems in of_sources:
@@ -138,7 +139,8 @@ def iter_source_rows(
 ) -> Iterator[tuple[Problem, Row]]:
     """Yield the problems of a dataset of a source with the row that each was read from.
 
-    For what a problem does not keep, e.g. its published solution. A problem that is there twice is not looked for.
+    For fields that a problem does not keep, e.g. its published solution. A problem that is there twice is not looked
+    for.
 
     Args:
         source: as `load_problems` has it.
@@ -198,7 +200,7 @@ def _rows_of_files(
 def _problems_of_row(
     parser: Parser, row: Row, name: str | None, dataset: str | None, graded: Graded | None
 ) -> list[Problem]:
-    """Return the problems of a row: none, a problem, or a problem per figure that EvalPlus reports."""
+    """Return the problems of a row: none, one, or for EvalPlus two, the second with the base inputs alone."""
     if parser is parse_mbpp and dataset == "mbpp_reg":
         return [parser(row, dataset)] if task_number(row) in REGRESSION_IDS else []
     problem = parser(row, name) if graded is None else _parse_graded(parser, row, name, graded)

@@ -13,7 +13,7 @@ WHOLE_PROGRAMS: Final = ("code", "reference_solution")
 
 
 def read_published_reference(row: Row, problem: Problem) -> str | None:
-    """Return the solution that a row publishes, as a whole program; None if it publishes none."""
+    """Return the solution that a row publishes, as a whole program; None if the row publishes no solution."""
     if row.has("canonical_solution"):
         solution = row.text("canonical_solution")
         return solution if _is_whole(solution, problem) else problem.prompt + solution

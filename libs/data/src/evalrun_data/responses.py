@@ -242,7 +242,8 @@ class _ProblemIndex:
         return next((twin for twin in self._by_id.get(problem.problem_id, ()) if twin.dataset == name), None)
 
     def _find_by_prompt(self, row: Row, dataset: str | None) -> Problem:
-        """verl's generation keeps its problems' columns: the prompt tells which, its id where prompts repeat."""
+        """Return the problem with the row's prompt; if prompts repeat, the data source and then the id decide. verl's
+        generation keeps these columns of its problems."""
         candidates = [
             problem for problem in self._by_prompt.get(verl_prompt(row), ()) if dataset in (None, problem.dataset)
         ]

@@ -169,8 +169,8 @@ class Row:
         """Raise BadInputError if a column holds tests that the reader ignores: a wrong program could pass without them.
 
         Args:
-            reader: what the format is called in the message.
-            known: columns that the reader uses, or that add nothing to those it uses.
+            reader: the format's name in the message.
+            known: columns that the reader uses, and columns that add nothing to those.
         """
         unused = ", ".join(f"'{field}'" for field in self.values if field not in known and self._holds_tests(field))
         if unused:

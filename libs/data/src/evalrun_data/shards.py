@@ -44,7 +44,7 @@ def choose_shards(source: str, names: Iterable[str], split: str) -> list[str]:
     Args:
         source: for complaints.
         names: of the directory's files.
-        split: the only one that is meant; empty if the source is the directory itself.
+        split: the requested split; empty if the source is the directory itself.
 
     Raises:
         BadInputError: a shard is missing, or no split is named where there are several.

@@ -147,7 +147,8 @@ class Source:
 
         Args:
             columns: of Parquet, only these are read; empty: all.
-            broken: gets the mistake of a line that is not one JSON object, and reading goes on. None: it is raised.
+            broken: receives the mistake of each line that is not a JSON object, and reading continues. None raises the
+                mistake.
 
         Raises:
             BadInputError: missing, a directory, empty, broken gzip or Parquet, a line that is not one JSON object.

@@ -1,8 +1,8 @@
 """Causes and remedies of object stores' errors. Pure.
 
 Stores raise their own clients' classes (botocore's NoCredentialsError, gcsfs's HttpError, aiohttp's ClientError, ...),
-which share no base but Exception. They are told by the store's own code, the HTTP status, or the class's name;
-`gcsfs_texts` reads the only error that has none of these.
+which share no base but Exception. Errors are recognized by the store's error code, the HTTP status, or the class's
+name; `gcsfs_texts` reads the only error without any of these.
 """
 
 import errno

@@ -91,9 +91,9 @@ class Batch:
             request: the program and its inputs.
             kind: a `frames.KIND_*`.
             executable: descriptor of a compiled program or an interpreter, which the caller closes.
-            allowed: the time limit of these runs, longer than the request's on a slow machine; None: the request's
-                limit.
-            code: the compiled text for an interpreter; None: the request's text.
+            allowed: the time limit of these runs, longer than the request's limit on a slow machine; None means the
+                request's limit.
+            code: the compiled text for an interpreter; None means the request's text.
         """
         limits = request.limits
         self.allowed = limits.time_seconds if allowed is None else allowed

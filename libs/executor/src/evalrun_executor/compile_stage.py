@@ -29,8 +29,8 @@ class CompileStage:
         zygote: starts the compiler.
         toolchain: knows its command.
         request: the program.
-        oom_kills: tells of kills for want of memory.
-        run_queues: tell of waits for a CPU.
+        oom_kills: counts kills for lack of memory.
+        run_queues: measure waits for a CPU.
         cpu_seconds: the compiler's limit.
     """
 
@@ -132,7 +132,7 @@ class CompileStage:
 def is_starved(queued_seconds: float, cpu_limit: int) -> bool:
     """Return whether a compiler that the wall clock stopped before it had used its CPU time lacked a CPU. Pure.
 
-    Without these waits the clock would have given it less than its CPU time too, so nothing is known about the program.
+    The wall limit minus `queued_seconds` is then less than `cpu_limit`, so nothing is known about the program.
     No program brings this about: a compiler that sleeps is in no run queue, and stages that wait for each other use a
     CPU meanwhile, of which they had less than the limit.
 

@@ -34,7 +34,7 @@ _PROBE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Identity:
-    """The user and group that candidates run as; None: our own, because we are not root."""
+    """The user and group that candidates run as; None without root, when candidates run as our own user."""
 
     user: int | None
     group: int | None

@@ -10,7 +10,7 @@ class OomKills:
     """The kernel's count: that of this process's cgroup if it has a count, else that of the whole machine.
 
     Args:
-        files: files to read; the first that has a count is used. None: the kernel's own files.
+        files: files to read; the first that has a count is used. None reads the kernel's files.
     """
 
     def __init__(self, files: Iterable[Path] | None = None) -> None:

@@ -7,7 +7,7 @@ _NANOSECONDS = 1e9
 
 
 class RunQueues:
-    """What the kernel tells of its run queues.
+    """Reads the kernel's statistics of its run queues.
 
     Args:
         proc: the kernel's `/proc`.
@@ -17,7 +17,7 @@ class RunQueues:
         self._proc = proc
 
     def read_waits(self, pid: int) -> dict[int, float]:
-        """Return the seconds that each thread of a process, and of those below it, has waited for a CPU.
+        """Return the seconds that each thread of a process and its descendants has waited for a CPU.
 
         Threads that have ended are missing, and so is all that this machine hides.
         """
@@ -43,7 +43,10 @@ class RunQueues:
 
 
 class QueuedTime:
-    """Adds up for how long a process and those below it were kept waiting, whichever of them lived when."""
+    """Adds up how long a process and its descendants waited for a CPU, including processes that have ended.
+
+    Threads wait at the same time, so each look adds the longest wait of a thread, not the sum.
+    """
 
     def __init__(self, queues: RunQueues, pid: int) -> None:
         self._queues = queues
@@ -52,7 +55,7 @@ class QueuedTime:
         self.seconds = 0.0
 
     def look(self) -> None:
-        """Add what has come since the last look. What a process waited after its last look is not known."""
+        """Add the longest wait since the last look. What a process waited after its last look is not known."""
         waits = self._queues.read_waits(self._pid)
         self.seconds += compute_growth(self._waits, waits)
         self._waits = waits

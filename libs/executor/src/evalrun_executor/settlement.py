@@ -45,7 +45,7 @@ class Settlement:
         return compute_allowed_seconds(time_seconds, self._machine.recent)
 
     async def settle(self, batch: Batch) -> tuple[CompileResult, list[ProgramRun]]:
-        """Run the batch and decide its doubtful runs. Return how it compiled, and one run per input, in order.
+        """Run the batch and decide its doubtful runs. Return the compilation's result, and one run per input, in order.
 
         Raises:
             ExecutorLost: the machinery died, or the program compiled in one runner and not in another.

@@ -57,7 +57,7 @@ def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = Non
     Args:
         run: the first run.
         time_seconds: the program's limit.
-        allowed: the limit of the run; None: the same.
+        allowed: the limit of the run; None means `time_seconds`.
         slowness: slowness of the machine at the time of the run.
     """
     allowed = time_seconds if allowed is None else allowed
@@ -94,9 +94,9 @@ def decide_alone(
 
     Args:
         first: the doubtful run.
-        alone: the run with all other slots empty; None: the machine was too slow for it.
+        alone: the run with all other slots empty; None if the machine was too slow for such a run.
         time_seconds: the limit.
-        allowed: the limit of the run `alone`; None: the same.
+        allowed: the limit of the run `alone`; None means `time_seconds`.
         slowness: slowness of the machine at the time of `alone`.
     """
     run = first if alone is None else alone

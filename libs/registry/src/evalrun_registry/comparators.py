@@ -1,4 +1,4 @@
-"""The comparators: does what a program printed answer what was expected?
+"""Comparators, which decide whether a program's output matches the expected output.
 
 To add a comparator, write its function here and describe it in `_DESCRIBED`. Records, API, flags and judge read names,
 order and texts there.
@@ -23,7 +23,7 @@ CHECKER: Final = "checker"
 
 class Leniency(StrEnum):
     """Deviation of a token that an output may need to be accepted. White space, or an order of lines that a comparator
-    does not ask for, is none."""
+    ignores, is no leniency."""
 
     CASE = "case"
     TOLERANCE = "tolerance"
@@ -132,7 +132,7 @@ def _same_token(expected: bytes, got: bytes, comparator: Comparator, own_toleran
 
     Two integers are compared as text: a tolerance would accept a wrong count or remainder. Where a problem has a
     tolerance of its own, 1.0000000000 answers 1, as its setters meant: five of the 209 contest programs that were filed
-    as accepted print such numbers. Without one, 1.0 does not answer 1.
+    as accepted print such numbers. Without such a tolerance, 1.0 does not match 1.
     """
     if not comparator.case_sensitive and _same_but_case(expected, got):
         return True
@@ -152,7 +152,7 @@ def _same_but_case(expected: bytes, got: bytes) -> bool:
 
 
 def _is_within_tolerance(expected: bytes, got: bytes, absolute: float, relative: float) -> bool:
-    """Return whether two numbers differ by at most the tolerance; near its edge, short ones compare as decimals.
+    """Return whether two numbers differ by at most the tolerance; near its edge, short numbers compare as decimals.
 
     As floats |0.333334 - 0.333333| is 1.0000000000287557e-06, above a tolerance of 1e-6 that the texts keep.
     """

@@ -1,5 +1,5 @@
-"""Version of the rules that decide verdicts: a new one makes cached verdicts useless, and earlier runs' comparable only
-after `evalrun rejudge`."""
+"""Version of the rules that decide verdicts: a new version invalidates cached verdicts, and makes earlier runs
+comparable only after `evalrun rejudge`."""
 
 from typing import Final
 

@@ -51,7 +51,7 @@ class Table(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The place of a metric in a table: a column, or a row of a comparison."""
+    """The position of a metric in a table: a column, or a row of a comparison."""
 
     table: Table
     rank: int

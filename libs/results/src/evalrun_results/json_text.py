@@ -1,4 +1,5 @@
-"""JSON as files hold it: UTF-8, never NaN or Infinity (null), whatever texts models and users come up with. Pure."""
+"""JSON as files hold it: always valid UTF-8, with null for NaN and Infinity, whatever texts models and users write.
+Pure."""
 
 import json
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Warns if pass@1 of a known model is far from its published value. Pure.
 
-A wrong chat template, or weights that were not loaded, give figures that look like a weak model. The table holds models
-that are often a baseline. Published figures come from other prompts and other judges, so a range of 15 points around
-each is plausible.
+A wrong chat template, or weights that were not loaded, produce metrics that look like a weak model. The table holds
+models that are often a baseline. Published figures come from other prompts and other judges, so a range of 15 points
+around each is plausible.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ def implausible_figures(
     Args:
         model: its path, as the run names it.
         datasets: figures by dataset.
-        totals: what the figures were computed from.
+        totals: the sums behind the metrics.
     """
     name = model.rstrip("/").rpartition("/")[2]
     for dataset, metrics in datasets.items():

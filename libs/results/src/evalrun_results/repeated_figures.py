@@ -12,7 +12,7 @@ def find_repeated_figures(datasets: Mapping[str, object]) -> frozenset[str]:
     """Return the metrics to leave out: the pass ratio, if no completion was judged by more than one test.
 
     Args:
-        datasets: of summary.json. An older one does not tell, so that everything is shown.
+        datasets: of summary.json. An older run does not count completions with several tests: everything is shown.
     """
     several = [inside(dataset, "counts", "with_several_tests") for dataset in datasets.values()]
     return frozenset({RATIO_OF_TESTS}) if several and all(count == 0 for count in several) else frozenset()

@@ -1,4 +1,4 @@
-"""Removes what models and their programs wrote from old runs, and keeps every figure.
+"""Removes the texts that models and their programs wrote from old runs, and keeps every metric.
 
 `evalrun prune` on one machine. In a cluster a CronJob runs `python -m evalrun_results.retention` with the image of the
 aggregator, over the outputs in buckets and volumes.
@@ -37,7 +37,7 @@ _BATCH_ROWS: Final = 256
 
 
 def check_answers_kept(place: str) -> None:
-    """Raise BadInputError for a run whose answers were removed, or a place that cannot be read.
+    """Raise BadInputError for a run whose answers were removed, or a directory that cannot be read.
 
     Args:
         place: directory of a run, or URL of its outputs.
@@ -51,17 +51,17 @@ def check_answers_kept(place: str) -> None:
 def prune(
     places: Sequence[str], *, days: int | None, now: datetime, is_dry: bool, report: Callable[[str], None]
 ) -> ExitCode:
-    """Prune the runs in these places that ended long enough before `now`.
+    """Prune the runs in these directories that ended long enough before `now`.
 
     Args:
         places: directories of a run or of runs: paths, or fsspec URLs.
-        days: for every run; None: each run's own `output.retainCompletionsDays`, and runs without one are kept.
+        days: retention of every run; None uses each run's `output.retainCompletionsDays`, and keeps runs without it.
         now: the time.
-        is_dry: only say what would be done.
-        report: told one line per run.
+        is_dry: report without changing anything.
+        report: receives a line per run.
 
     Raises:
-        BadInputError: a place holds no run, or a file cannot be read or written.
+        BadInputError: a directory holds no run, or a file cannot be read or written.
     """
     for place in places:
         files, path = resolve_destination(place)
@@ -85,7 +85,7 @@ def remove_texts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prune_if_due(files: fsspec.AbstractFileSystem, run: str, *, days: int | None, now: datetime, is_dry: bool) -> str:
-    """Prune a run if its time has come, and return what was done."""
+    """Prune a run if it is due, and return a line about the result."""
     if files.exists(f"{run}/{MARKER}"):
         return "pruned already"
     info = _run_info(files, run)
@@ -129,7 +129,7 @@ def _run_info(files: fsspec.AbstractFileSystem, run: str) -> Mapping[str, Any]:
 
 
 def _read_days(info: Mapping[str, Any]) -> int | None:
-    """Return the days that a run's spec names; None if it names none."""
+    """Return the days that a run's spec names, or None if it names none."""
     spec = info.get("spec")
     output = spec.get("output") if isinstance(spec, dict) else None
     days = output.get("retainCompletionsDays") if isinstance(output, dict) else None

@@ -2,8 +2,8 @@
 
 Warnings stand in summary.json, in the report, in the run's status and on the terminal. They change no verdict.
 
-They are made of the tests' causes. A verdict that was stored before its judge told causes has none: it gives no warning
-here, and summary.json's `not_judged_causes` counts its reason as ever.
+They are made of the tests' causes. Verdicts of older judges have no cause, and lead to no warning; summary.json's
+`not_judged_causes` still counts their reason.
 """
 
 from collections import Counter
@@ -66,7 +66,7 @@ class BrokenTests:
                 return
 
     def first_lines(self) -> list[str]:
-        """Return a line for each failure, which stays the same however many problems follow."""
+        """Return a line for each failure. Its text does not depend on the number of problems."""
         scoreless = [f"answers are not judged: {failure.reason}{_remedy(failure)}" for failure in self._scoreless]
         return [self._line(failure, next(iter(found))) for failure, found in self._problems.items()] + scoreless
 

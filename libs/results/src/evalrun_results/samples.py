@@ -29,9 +29,9 @@ GUARDRAIL_NAMES: Final = {
 class SampleResult:
     """A completion of a problem with its verdict.
 
-    Nothing changes it. It is not frozen because a frozen one takes five times as long to make, and a run has a million.
-    What several of its readers derive from the verdict is derived once: each look at a message's field costs as much as
-    a function call, and each pass over its tests makes their objects again.
+    Nothing changes it. It is not frozen, because a frozen object takes five times as long to create, and a run has a
+    million. What several of its readers derive from the verdict is derived once: each look at a message's field costs
+    as much as a function call, and each pass over its tests makes their objects again.
     """
 
     dataset: str

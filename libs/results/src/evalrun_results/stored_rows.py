@@ -33,7 +33,7 @@ def parse_result(row: Row) -> SampleResult:
     """Return the result of a row.
 
     Raises:
-        BadInputError: a field is missing or not what it should be; the message names file, row and field.
+        BadInputError: a field is missing or invalid; the message names file, row and field.
     """
     return SampleResult(
         dataset=row.name("dataset"),

@@ -74,7 +74,7 @@ class StoredRun:
         """Yield the results. Prompts and ground truths are not stored.
 
         Args:
-            columns: of Parquet, what is read; empty: everything.
+            columns: Parquet columns to read; empty reads all.
 
         Raises:
             BadInputError: the file is broken; it names the row.

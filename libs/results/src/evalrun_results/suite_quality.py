@@ -78,7 +78,7 @@ class SuiteQuality:
 
 
 def known_program(result: SampleResult, *, is_correct: bool | None, mutant: str = "") -> KnownProgram | None:
-    """Return the result of a program, or None if it was not judged, which says nothing about the tests."""
+    """Return the result of a program, or None if it was not judged."""
     if result.verdict is None or not result.judged:
         return None
     failed = frozenset(place for place, test in enumerate(result.verdict.tests) if test.status != PASSED)
@@ -120,9 +120,9 @@ def suite_qualities(programs: Mapping[tuple[str, str], Sequence[KnownProgram]]) 
 
 
 def idle_tests(failed: Iterable[frozenset[int]], tests: int) -> tuple[int, ...]:
-    """Return tests that can all be removed while the others still reject every one of these programs.
+    """Return tests that can be removed together while the remaining tests still reject each of these programs.
 
-    Greedy set cover: the test that rejects most of what is left stays, the earlier one of two that reject as much.
+    Greedy set cover: repeatedly keeps the test that rejects most of the remaining programs, on a tie the earlier test.
 
     Args:
         failed: the tests that each rejected program fails.

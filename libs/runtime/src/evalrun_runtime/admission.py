@@ -37,7 +37,7 @@ Switches", 1998)."""
 
 
 class _Capacity:
-    """Something that there is so much of, shared by runs: places, bytes."""
+    """A limited resource that runs share: places in the queue, or bytes."""
 
     def __init__(self, capacity: Callable[[], int]) -> None:
         self._capacity = capacity
@@ -73,16 +73,16 @@ class Ticket:
         self.queue_seconds = 0.0
 
     def begin(self) -> None:
-        """Mark the first work on it as begun; further calls change nothing."""
+        """Mark the request's work as begun; further calls change nothing."""
         self._admission.begin(self)
 
     def leave(self) -> None:
-        """Leave the queue: the request has its reply, or nobody waits for it."""
+        """Leave the queue: the request has its reply, or its caller is gone."""
         self._admission.leave(self)
 
 
 class Admission:
-    """Counts requests, and refuses those for which there is no place."""
+    """Counts requests, and refuses requests for which their run has no room left."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Admission:
         Args:
             capacity: how many requests may be here at once, waiting or running.
             clock: seconds, monotonic.
-            on_begin: told how many seconds a request has waited, when the first work on it begins.
+            on_begin: called with a request's waiting seconds when the first work on it begins.
             max_bytes: maximum total size of all admitted requests.
         """
         self._places, self._bytes = _Capacity(capacity), _Capacity(lambda: max_bytes)
@@ -132,11 +132,11 @@ class Admission:
         return self._draining
 
     def drain(self) -> None:
-        """Take nothing new from now on."""
+        """Refuse new requests from now on."""
         self._draining = True
 
     def enter(self, run: str = "", size: int = 0, places: int = 1) -> Ticket:
-        """Admit a run's request of so many bytes and places. Raises QueueFullError or DrainingError."""
+        """Admit a run's request that takes this many bytes and places. Raises QueueFullError or DrainingError."""
         if self._draining:
             raise DrainingError
         if not (self._places.has(run, places) and self._bytes.has(run, size)):

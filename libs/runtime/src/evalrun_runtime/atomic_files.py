@@ -1,4 +1,4 @@
-"""Files that are either not there or whole."""
+"""Writes files that are either complete or absent."""
 
 import errno
 import os
@@ -10,11 +10,11 @@ from typing import BinaryIO
 
 @contextmanager
 def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Open a file that gets its name when the block ends well, durable by then; otherwise nothing is left of it.
+    """Open a file that is durable and gets its name when the block succeeds; if the block fails, nothing of it remains.
 
     Args:
         path: of the file.
-        mode: its permissions, less what the process's umask takes away.
+        mode: its permissions before the process's umask.
 
     Raises:
         OSError: it cannot be written, e.g. ENOSPC; `filename` is `path`.
@@ -39,7 +39,7 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def add_path(error: OSError, path: Path) -> OSError:
-    """Return the error with the name of the file that it is about; writes carry none."""
+    """Return the error with its file's name, which errors of writes lack."""
     return OSError(error.errno or errno.EIO, error.strerror or str(error), str(path))
 
 

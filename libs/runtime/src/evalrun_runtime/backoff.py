@@ -7,7 +7,7 @@ MAX_DOUBLINGS = 60
 
 
 def backoff_seconds(failures: int, first: float, max_seconds: float = math.inf) -> float:
-    """Return the seconds to wait after so many failures in a row: `first`, doubled for each further one.
+    """Return the seconds to wait after so many failures in a row: `first`, doubled for each further failure.
 
     Args:
         failures: in a row, at least 1.

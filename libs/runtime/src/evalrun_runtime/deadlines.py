@@ -21,11 +21,11 @@ _deadline: ContextVar[float | None] = ContextVar("evalrun_deadline", default=Non
 
 
 class DeadlineError(Exception):
-    """The caller's deadline has passed: what was done for it was stopped."""
+    """The caller's deadline has passed, so its work was stopped."""
 
 
 class until:  # noqa: N801 - reads as `asyncio.timeout_at` does
-    """Stop what is done inside the block at a deadline; None: there is none but the one around, if any.
+    """Cancel the block at a deadline. With None only an enclosing deadline applies.
 
     A class and no generator: every request passes here, and most have no deadline.
 
@@ -61,7 +61,7 @@ class until:  # noqa: N801 - reads as `asyncio.timeout_at` does
 
 
 def seconds_left() -> float | None:
-    """Return the seconds until the deadline of the work around, 0 once it has passed; None: there is none."""
+    """Return the seconds until the current deadline, 0 after it, or None without a deadline."""
     deadline = _deadline.get()
     return None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
 

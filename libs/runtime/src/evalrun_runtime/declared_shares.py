@@ -24,7 +24,7 @@ def divide_slots(
 ) -> dict[str, float]:
     """Return the part of the slots of each run that waits; they add up to 1.
 
-    Each priority below the highest one that waits keeps FLOOR, and the highest has the rest.
+    Each waiting priority below the highest keeps FLOOR, and the highest gets the rest.
     """
     by_run = {run: (priorities.get(run, Priority.NORMAL), weights.get(run, 1.0)) for run in waiting}
     totals: dict[Priority, float] = {}
@@ -37,11 +37,11 @@ def divide_slots(
 
 @dataclass
 class DeclaredShares:
-    """Divides slots among runs by their priorities and, within one, in proportion to their weights.
+    """Divides slots among runs by priority and, within a priority, in proportion to their weights.
 
-    At any time a run holds its share to one slot. What that lacks is carried on in slot-seconds, so that shares hold
-    over time too where there are few slots, and whatever the runs' programs cost, as long as those take less than
-    MAX_CARRY.
+    At any time a run's slots differ from its share by at most one slot. The difference is carried over in
+    slot-seconds, so that shares also hold over time if slots are few, whatever the runs' programs cost, as long as a
+    program takes less than MAX_CARRY.
     """
 
     weights: Mapping[str, float]
@@ -54,7 +54,8 @@ class DeclaredShares:
     _seen: float = 0.0
 
     def advance(self, waiting: Collection[str], held: Mapping[str, int]) -> None:
-        """Carry on what the runs that waited since the last call had too little or too much of.
+        """Add to each waiting run's carry the slot-seconds that it lacked since the last call, negative if it had too
+        many.
 
         Args:
             waiting: the runs that waited.
@@ -71,7 +72,7 @@ class DeclaredShares:
         self._carried = carried
 
     def count_missing_slots(self, waiting: Collection[str], held: Mapping[str, int]) -> dict[str, float]:
-        """Return how many slots each run that waits would lack if nobody got the next slot."""
+        """Return how many slots each waiting run would lack if no run got the next slot, including the carry."""
         shares = self._shares(waiting, held, 1)
         return {run: share - held.get(run, 0) + self._carried.get(run, 0.0) for run, share in shares.items()}
 

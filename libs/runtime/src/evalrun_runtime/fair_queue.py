@@ -1,10 +1,10 @@
-"""Queue for slots, shared fairly among runs: a run with a thousand requests does not delay one with ten. Pure.
+"""Queue for slots, shared fairly among runs: a run with a thousand requests does not delay a run with ten. Pure.
 
-A free slot goes to the run that holds the fewest of them, and among equals to the one whose last turn is longest ago.
-Each run that has enough to do so holds the same share of the slots at any time (max-min fairness), whatever its
-programs cost: counting requests instead would favour the run with the longest ones. With declared shares it goes to the
-run that is furthest behind its share. Within a run: first come, first served, but requests that have begun before those
-that have not.
+A free slot goes to the run with the fewest slots, and on a tie to the run whose last turn is longest ago. So runs with
+enough work hold equal shares of the slots at any time (max-min fairness), however long their programs take: counting
+requests instead would favour the run with the longest programs. With declared shares a free slot goes to the run that
+is furthest behind its share. Within a run: first come, first served, but requests that have begun before those that
+have not.
 """
 
 import itertools
@@ -42,8 +42,8 @@ class FairQueue(Generic[Item]):
         """Start empty.
 
         Args:
-            gone: says that nobody waits for an item any more; it is dropped when its turn comes.
-            shares: of the slots; None: equal ones.
+            gone: returns whether an item's caller is gone; such an item is dropped at its turn.
+            shares: of the slots; None for equal shares.
         """
         self._gone = gone
         self._shares = shares
@@ -59,7 +59,7 @@ class FairQueue(Generic[Item]):
         self._waiting.setdefault(run, _Waiting()).choose_queue(urgent).append(item)
 
     def first(self) -> tuple[str, Item] | None:
-        """Return the run whose turn it is and its first item; None where nobody waits."""
+        """Return the run whose turn it is and its first item; None if no item waits."""
         # Most gateways serve one run at a time.
         if len(self._waiting) == 1:
             ((run, waiting),) = self._waiting.items()
@@ -81,13 +81,14 @@ class FairQueue(Generic[Item]):
         return min(self._waiting, key=lambda run: (-lacking[run], self._last_turn.get(run, 0)))
 
     def take(self, run: str) -> Item:
-        """Take the run's first item out: it now holds a slot. Raises KeyError where the run has none waiting."""
+        """Take the run's first item out: it now holds a slot. Raises KeyError or IndexError if no item waits."""
         item = self._waiting[run].next.popleft()
         self.hold(run)
         return item
 
     def pass_over(self, run: str) -> Item:
-        """Take the run's first item out for a moment: those after it come first. Raises KeyError where it has none."""
+        """Set the run's first item aside, so that the next items come first. Raises KeyError or IndexError if no
+        item waits."""
         return self._waiting[run].next.popleft()
 
     def put_back(self, run: str, item: Item) -> None:
@@ -125,7 +126,7 @@ class FairQueue(Generic[Item]):
         return bool(items)
 
     def _forget(self, run: str) -> None:
-        """Keep nothing of a run that neither waits nor runs: there may be thousands in a gateway's life."""
+        """Forget a run without waiting or running items: a gateway may see thousands of runs."""
         if self._held[run] <= 0 and run not in self._waiting:
             del self._held[run]
             self._last_turn.pop(run, None)

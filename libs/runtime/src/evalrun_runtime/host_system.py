@@ -7,7 +7,7 @@ _SHOWN: Final = {"Darwin": "macOS"}
 
 
 def explain_unfit_system(system: str, release: str) -> str:
-    """Return why programs cannot be judged on a system, and what to do instead; empty where they can be. Pure.
+    """Return why programs cannot be judged on a system, and what to do instead; empty if they can be judged. Pure.
 
     Args:
         system: the kernel's name, as `uname -s` prints it.

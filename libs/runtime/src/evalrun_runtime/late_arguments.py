@@ -1,7 +1,7 @@
 """Arguments that a process reads from stdin, once its imports are done.
 
-Most of a start is imports. A process can import before the command that launches it knows where its log will be. What
-becomes known later still, such as another process's address, can follow as one more line.
+Most of a start is imports. A process can import before the command that launches it knows where its log will be. Values
+that become known later, such as another process's address, can follow as another line.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The port that shows a process's metrics to Prometheus, to everybody or to those with a token."""
+"""The port that shows a process's metrics to Prometheus, to everybody or only to clients with a token."""
 
 import hashlib
 import hmac
@@ -17,9 +17,9 @@ def start_metrics_server(port: int, host: str, token_sha256: Sequence[str]) -> i
     """Show this process's metrics from a thread of its own; return the port.
 
     Args:
-        port: to listen on; 0: any free one.
+        port: to listen on; 0 for any free port.
         host: to listen on.
-        token_sha256: digests of the tokens that scrapers may send; none: no token is asked for.
+        token_sha256: digests of the tokens that scrapers may send; empty requires no token.
 
     Raises:
         OSError: the port cannot be used.
@@ -45,7 +45,7 @@ def guard_application(shown: "WSGIApplication", accept: Callable[[str], bool]) -
 
 
 def is_known(token: str, token_sha256: Sequence[str]) -> bool:
-    """Return whether a token has one of the digests.
+    """Return whether a token's digest is among the accepted digests.
 
     Pods hold digests alone: whoever reads them in a pod can scrape no other.
     """

@@ -28,10 +28,10 @@ ADDRESS_ERRORS = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 
 
 class Service(Protocol):
-    """Interface of what `run_service` runs."""
+    """Interface of a service for `run_service`."""
 
     async def start(self) -> str:
-        """Serve, and give the address as a URL, e.g. `http://127.0.0.1:8080` or `grpc://127.0.0.1:50051`."""
+        """Start serving, and return the address as a URL, e.g. `http://127.0.0.1:8080` or `grpc://127.0.0.1:50051`."""
         ...
 
     async def stop(self, grace: float) -> None:
@@ -48,7 +48,7 @@ def run_service(name: str, settings: ServiceSettings, build: Callable[[], Servic
         build: makes the service; called inside the running loop.
 
     Raises:
-        BadInputError: the port is taken, that for metrics too, or the service refuses what it was given.
+        BadInputError: the port or the metrics port is taken, or the service refuses its settings.
     """
     configure_logging(settings.log_format, settings.log_level)
     if settings.exit_with_parent:
@@ -85,7 +85,7 @@ async def _serve(name: str, settings: ServiceSettings, build: Callable[[], Servi
 
 
 async def _start_service(service: Service, stop: asyncio.Event) -> str | None:
-    """Start a service and return its address; None if it is told to end first. `start` frees what it has opened."""
+    """Start a service and return its address; None if a signal arrives first. `start` releases its resources then."""
     starting, stopping = asyncio.ensure_future(service.start()), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +113,7 @@ def serve_metrics(settings: ServiceSettings) -> None:
 
 
 def _bind_error(flag: str, host: str, port: int, error: OSError) -> Exception:
-    """Return what to raise: whose mistake an address is, the user's or nobody's, its number tells."""
+    """Return the error to raise. The errno decides whether the user must correct the address."""
     if error.errno not in ADDRESS_ERRORS:
         return error
     why = "another program does, or the address is not this machine's"
@@ -121,7 +121,7 @@ def _bind_error(flag: str, host: str, port: int, error: OSError) -> Exception:
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the one that started it ends, even by SIGKILL."""
+    """Ask the kernel to kill this process when its parent ends, even by SIGKILL."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:

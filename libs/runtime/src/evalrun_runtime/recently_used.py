@@ -1,4 +1,4 @@
-"""A bounded memory of what was used last. Pure."""
+"""A bounded cache of recently used values. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,11 +9,11 @@ Value = TypeVar("Value")
 
 
 class RecentlyUsed(Generic[Key, Value]):
-    """Values by key, bounded by their sizes together; what was used least recently goes first.
+    """Values by key, bounded by their total size; the least recently used value is evicted first.
 
     Args:
         capacity: of all values.
-        size_of: gives a value's size, each time the same.
+        size_of: returns a value's size, which must not change.
     """
 
     def __init__(self, capacity: int, size_of: Callable[[Value], int]) -> None:
@@ -31,7 +31,8 @@ class RecentlyUsed(Generic[Key, Value]):
         return found
 
     def put(self, key: Key, value: Value) -> None:
-        """Hold a value in place of the key's last one. A value larger than the capacity is not held; others stay."""
+        """Store a value, replacing the key's previous value. A value larger than the capacity is not stored, and evicts
+        no other value."""
         old = self._kept.pop(key, None)
         if old is not None:
             self.size -= self._size_of(old)

@@ -60,7 +60,7 @@ def parse_shares(texts: Iterable[str]) -> dict[str, float]:
 
 
 def parse_priorities(texts: Iterable[str]) -> dict[str, Priority]:
-    """Return the priorities by run. Raises ValueError for a text that is none, or a run named twice."""
+    """Return the priorities by run. Raises ValueError for an invalid text, or a run named twice."""
     names = {priority.name.lower(): priority for priority in Priority}
     priorities: dict[str, Priority] = {}
     for text in texts:
@@ -76,7 +76,7 @@ def parse_priorities(texts: Iterable[str]) -> dict[str, Priority]:
 def make_declared_shares(
     shares: Sequence[str], priorities: Sequence[str], clock: Callable[[], float]
 ) -> DeclaredShares | None:
-    """Return the shares that the settings declare; None if they declare none."""
+    """Return the shares that the settings declare; None if they declare no shares and no priorities."""
     if not shares and not priorities:
         return None
     return DeclaredShares(parse_shares(shares), clock, parse_priorities(priorities))

@@ -26,7 +26,7 @@ from evalrun_runtime.exits import BadInputError
 
 
 def split_commas(value: object) -> object:
-    """Return `a,b`, or a list whose entries may be such texts, as one list of texts; anything else as it is."""
+    """Split `a,b`, or a list of such texts, into one list of texts; return other values unchanged."""
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list):
@@ -157,7 +157,7 @@ class SettingsParser(argparse.ArgumentParser):
         return f"Usage: {super().format_help().removeprefix('usage: ')}"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as overloaded above
-        """Parse the arguments. Raises BadInputError for those that nothing takes."""
+        """Parse the arguments. Raises BadInputError for unknown arguments."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             # Only a wrong flag needs the module.

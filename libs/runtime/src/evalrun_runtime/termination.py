@@ -1,4 +1,4 @@
-"""End of a process, told in two ways: one line on stderr for people, and a record for the operator.
+"""Reports the end of a process twice: a line on stderr for people, and a record for the operator.
 
 The record is JSON in the container's termination message, which Kubernetes shows in the pod's status:
 `{"cause": "BadInput", "text": "datasets.0: no such file"}`. Programs decide by `cause` and the exit code. The text is
@@ -63,8 +63,9 @@ def end_with(
     Args:
         error: the reason.
         code: the exit code.
-        cause: for the operator; None: as the error is a BadInputError, and as the exit code says.
-        text: what to say; empty: the error's own message.
+        cause: for the operator; None takes the cause of a BadInputError, and derives that of other errors from the exit
+            code.
+        text: the message; empty for the error's own message.
         program: begins the line on stderr.
         log: the container's termination message; not written where there is no such file.
     """

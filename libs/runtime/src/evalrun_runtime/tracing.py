@@ -1,12 +1,12 @@
-"""OpenTelemetry spans: one trace an item, from its generation to its verdict; nothing at all while it is off.
+"""OpenTelemetry spans: one trace per item, from its generation to its verdict. Does nothing while tracing is off.
 
 On where OTEL_EXPORTER_OTLP_ENDPOINT (or ..._TRACES_ENDPOINT) is set and the packages are there (extra `tracing`).
-Like logging it is set up once, at the start of a process (`start_tracing`), and used from anywhere. Off, `span` gives
-one shared context that does nothing, and the packages are not imported.
+Like logging it is set up once, at the start of a process (`start_tracing`), and used from anywhere. While tracing is
+off, `span` returns a shared context that does nothing, and the packages are not imported.
 
 A W3C traceparent ties spans of several processes together. Nobody stores it: `derive_traceparent` derives it from an
-item's name, so that it is the same after every restart. It travels in messages (many items share an RPC, so that
-metadata could not tell them apart) and as a header to the sandbox.
+item's name, so that it is the same after every restart. It travels in messages (many items share an RPC, so its
+metadata cannot carry a trace per item) and as a header to the sandbox.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Tracing:
         ending.join(FLUSH_SECONDS)
 
     def _context(self, parent: str) -> Context | None:
-        """Return the context that a traceparent names; None: the caller's own, of the span around."""
+        """Return the context that a traceparent names; None for the context of the enclosing span."""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         return TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
@@ -182,7 +182,7 @@ def derive_traceparent(*names: object) -> str:
 
 
 def span(name: str, parent: str = "", attributes: Attributes = _NO_ATTRIBUTES) -> AbstractContextManager[None]:
-    """Time what is done inside the block, and let spans opened in it be its children.
+    """Record a span of the block; spans opened inside are its children.
 
     Args:
         name: of the kind of work, never of an item.
@@ -193,7 +193,7 @@ def span(name: str, parent: str = "", attributes: Attributes = _NO_ATTRIBUTES) -
 
 
 def past_span(name: str, seconds: float, parent: str = "", attributes: Attributes = _NO_ATTRIBUTES) -> None:
-    """Record what took `seconds` and has just ended."""
+    """Record a span that took `seconds` and has just ended."""
     if _tracing is not None:
         _tracing.past(name, seconds, parent, attributes)
 

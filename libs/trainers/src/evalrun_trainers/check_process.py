@@ -3,7 +3,8 @@
 TRAINER is a key of WAYS, WAY one of its ways, and ROWS a file of JSON, [{"data_source", "solution", "ground_truth"}].
 For each line of stdin all rows are asked for once, and a line of JSON goes to the descriptor FD: {"rewards": [number or
 null], "errors": {type: count}, "seconds": ..., "version": ...}, where null is a reward that the trainer did not get; or
-{"missing": MODULE}, and the process ends. When stdin ends, so does this process, at once, with what it started.
+{"missing": MODULE}, and the process ends. When stdin closes, this process ends at once, with all processes that it
+started.
 """
 
 import asyncio
@@ -52,14 +53,14 @@ def fetch_client_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
 
 
 def fetch_own_verl_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
-    """Return what verl's default manager and scorer get from SandboxFusion."""
+    """Return the rewards of verl's default manager and scorer from SandboxFusion."""
     return _fetch_verl_rewards(
         {"sandbox_fusion": {"url": f"{url}/run_code", "max_concurrent": 64, "memory_limit_mb": 1024}}, rows
     )
 
 
 def fetch_verl_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
-    """Return what verl gets from our reward manager."""
+    """Return verl's rewards from our reward manager."""
     return _fetch_verl_rewards(our_verl_settings(url), rows)
 
 
@@ -144,7 +145,7 @@ def _verl_batch(torch: Any, row: Row) -> Any:  # noqa: ANN401 - verl's DataProto
 
 
 def fetch_openrlhf_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
-    """Return what OpenRLHF's own client of remote reward models gets."""
+    """Return the rewards that OpenRLHF's client of remote reward models receives."""
     from openrlhf.utils.agent import SingleTurnAgentExecutor
 
     executor = SingleTurnAgentExecutor(f"{url}/get_reward?run=reward-check")
@@ -161,7 +162,7 @@ def fetch_openrlhf_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
 
 
 def fetch_trl_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
-    """Return what TRL's GRPOTrainer gets from our reward function: NaN where there is no reward."""
+    """Return the rewards that TRL's GRPOTrainer gets from our reward function: NaN where there is no reward."""
     from evalrun_trainers.trl_reward import code_reward
 
     trainer = _grpo_trainer(code_reward)
@@ -177,7 +178,7 @@ def fetch_trl_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
 
 @cache
 def _grpo_trainer(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - TRL has no types
-    """Return a trainer of a model so small that it costs nothing; only its rewards are asked for."""
+    """Return a trainer of a tiny model, because only its rewards are used."""
     from datasets import Dataset
     from tokenizers import Tokenizer, models
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -224,7 +225,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _watch_stdin(lines: "queue.SimpleQueue[None]") -> None:
-    """Pass on each line of stdin. At its end, kill this process, and its process group if it leads one.
+    """Pass on each line of stdin. Kill this process at the end of stdin, and its process group if it is the leader.
 
     The command that started this process may be killed in the middle of a pass, and can then stop nothing itself. Its
     end of the pipe is closed by the kernel.

@@ -1,8 +1,8 @@
 """Sends samples to the reward service in batches, from threads of its own, until each has its result.
 
 RewardError
- +- NotJudgedError      the judge could not tell, or no replica answered in time: no reward follows from it
- +- InvalidSampleError  the sample cannot be judged as it is written; asking again changes nothing
+ +- NotJudgedError      the sample was not judged, or no replica answered in time: there is no reward
+ +- InvalidSampleError  the sample itself is invalid; a retry would fail again
  +- RefusedError        the service refuses the caller or the request: a wrong token, a wrong address
 """
 
@@ -44,7 +44,7 @@ class RewardError(Exception):
 
 
 class NotJudgedError(RewardError):
-    """The judge could not tell."""
+    """The sample was not judged."""
 
 
 class InvalidSampleError(RewardError):
@@ -67,7 +67,7 @@ class _Waiting:
 
 
 class RewardClient:
-    """Thread-safe; one for each process and set of options is enough.
+    """Thread-safe; one client per process and set of options is enough.
 
     Args:
         options: where to, how many at once.
@@ -144,7 +144,7 @@ class RewardClient:
                 self._free += 1
 
     def _batch(self, first: _Waiting) -> list[_Waiting]:
-        """Return a sample with those that come within the linger time."""
+        """Return a sample with those that arrive within the linger time, at most `max_batch` together."""
         batch, end = [first], self._clock() + self.options.linger_seconds
         while len(batch) < self.options.max_batch:
             try:
@@ -213,7 +213,7 @@ class Retries:
     def answer(
         self, connections: "Connections", path: str, body: bytes, deadline: float
     ) -> tuple[int, Mapping[str, Any], str]:
-        """Return the status, which is none of AGAIN, the JSON answer, and both as a text. Raises NotJudgedError."""
+        """Return the final status (none of AGAIN), the JSON reply, and a text with both. Raises NotJudgedError."""
         tries, why = 0, "it was never reached"
         while (left := deadline - self._clock()) > 0:
             try:
@@ -235,7 +235,7 @@ class Retries:
 
 
 class Connections:
-    """A thread's connections, one a replica."""
+    """A thread's connections, one per replica."""
 
     def __init__(self, options: Options, chance: random.Random) -> None:
         self._urls = options.urls
@@ -273,7 +273,7 @@ class Connections:
     def _exchange(
         self, connection: http.client.HTTPConnection, path: str, body: bytes, seconds: float
     ) -> tuple[int, Mapping[str, Any], float]:
-        headers = {"Content-Type": "application/json", "evalrun-timeout-ms": str(_told_ms(seconds))}
+        headers = {"Content-Type": "application/json", "evalrun-timeout-ms": str(_compute_announced_ms(seconds))}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
@@ -295,11 +295,11 @@ class Connections:
 
 
 def choose_reward(result: Result, options: Options) -> float:
-    """Return the reward of a result, or what the options name for a sample without one.
+    """Return the reward of a result, or the number that the options name for a sample without a reward.
 
     Raises:
-        NotJudgedError: the judge could not tell, and `on_not_judged` names no number.
-        InvalidSampleError: the sample cannot be judged as it is written, and `on_invalid` names no number.
+        NotJudgedError: the sample was not judged, and `on_not_judged` is "raise".
+        InvalidSampleError: the sample cannot be judged as it is written, and `on_invalid` is "raise".
     """
     is_invalid = result.get("outcome") == INVALID
     reward = None if is_invalid else result.get("reward")
@@ -316,7 +316,7 @@ _clients_lock = threading.Lock()
 
 
 def client_for(options: Options) -> RewardClient:
-    """Return this process's client for these options; a forked process gets one of its own, with its own threads."""
+    """Return this process's client for these options; a forked process gets a new client with its own threads."""
     key = os.getpid(), options
     with _clients_lock:
         if key not in _clients:
@@ -324,7 +324,7 @@ def client_for(options: Options) -> RewardClient:
         return _clients[key]
 
 
-def _told_ms(seconds: float) -> int:
+def _compute_announced_ms(seconds: float) -> int:
     return int(max(seconds / 2, seconds - SOONER_SECONDS) * 1000)
 
 
@@ -338,7 +338,7 @@ def _encode_sample(sample: Sample) -> bytes:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a trainer's row holds
-    """Return what JSON can hold of a value of numpy's, or of another library that has `tolist`."""
+    """Convert a mapping, or a value of numpy or of another library with `tolist`, to JSON values. Raises TypeError."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Mapping):

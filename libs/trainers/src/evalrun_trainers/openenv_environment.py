@@ -84,11 +84,11 @@ class JudgedEnvironment(Environment):  # type: ignore[misc] # absent where types
         timeout_s: float | None = None,
         **others: Any,  # noqa: ANN401 - whatever a client sends
     ) -> TaskObservation:
-        """Judge the answer; the episode is over then.
+        """Judge the answer; its reward ends the episode.
 
         Raises:
-            NotJudgedError: there is no verdict. The client's step fails, so that no trainer takes it for a reward of 0;
-                the same step may be tried again.
+            NotJudgedError: there is no verdict. The client's step fails, so that no trainer mistakes it for a reward of
+                0; the same step may be tried again.
             NoTaskError: no episode has begun, or it is over.
         """
         del timeout_s, others

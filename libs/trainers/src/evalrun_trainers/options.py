@@ -1,4 +1,4 @@
-"""A trainer's options for rewards: keyword arguments win over EVALRUN_REWARD_* variables, those over defaults."""
+"""A trainer's options for rewards: keyword arguments override EVALRUN_REWARD_* variables, which override defaults."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ INSTEAD_OF_REWARD = ("on_not_judged", "on_invalid")
 
 
 class OptionsError(ValueError):
-    """An option cannot be used; the message names it and what to write instead."""
+    """An option cannot be used; the message names the option and what to write instead."""
 
 
 @dataclass(frozen=True)

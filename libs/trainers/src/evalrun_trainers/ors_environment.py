@@ -37,12 +37,12 @@ class Judged(Environment):  # type: ignore[misc] # absent where types are checke
 
     @classmethod
     def list_splits(cls) -> Sequence[Split]:
-        """Return the one split that the file is."""
+        """Return the file's single split."""
         return [Split(name=SPLIT, type=SPLIT)]
 
     @classmethod
     def list_tasks(cls, split: str) -> Sequence[Mapping[str, Any]]:
-        """Return the tasks' numbers, counted from 0; none for another split."""
+        """Return the tasks' numbers, counted from 0; empty for another split."""
         return [{"task": number} for number in range(len(_tasks()))] if split == SPLIT else []
 
     def get_prompt(self) -> Sequence[TextBlock]:

@@ -44,7 +44,7 @@ class EvalrunRewardWorker(Worker):  # type: ignore[misc] # absent where types ar
         responses = self.tokenizer.batch_decode(data.batch["responses"], skip_special_tokens=True)
         prompts = self.tokenizer.batch_decode(data.batch["prompts"], skip_special_tokens=True)
         samples = [
-            _sample_of({name: column[number] for name, column in rows.items()}, response, prompt)
+            _make_sample({name: column[number] for name, column in rows.items()}, response, prompt)
             for number, (response, prompt) in enumerate(zip(responses, prompts, strict=True))
         ]
         rewards = [choose_reward(result, options) for result in client_for(options).results(samples)]
@@ -60,6 +60,6 @@ class EvalrunRewardWorker(Worker):  # type: ignore[misc] # absent where types ar
         )
 
 
-def _sample_of(row: Mapping[str, Any], response: str, prompt: str) -> Sample:
+def _make_sample(row: Mapping[str, Any], response: str, prompt: str) -> Sample:
     extra = {"problem_prompt": prompt, **{name: row[name] for name in FROM_EXTRA_INFO if name in row}}
     return make_sample(row.get("data_source", ""), response, row["ground_truth"], extra)

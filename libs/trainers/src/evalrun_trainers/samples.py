@@ -1,4 +1,4 @@
-"""A trainer's row -> a sample, and a result -> what a trainer logs. Pure."""
+"""Converts a trainer's row to a sample, and a result to a trainer's log entry. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def make_sample(
     Args:
         data_source: the row's.
         response: the model's answer.
-        ground_truth: its tests, or what names them; passed on as it is.
+        ground_truth: the tests or a reference to them; passed on unchanged.
         extra_info: passed on for graders; `language`, `truncated` and `problem_prompt` serve tests too.
     """
     sample = {"response": response, "data_source": str(data_source or ""), "ground_truth": ground_truth}
@@ -38,7 +38,7 @@ def make_sample(
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
-    """Return what JSON can hold: rows come with arrays and scalars of numpy's, and a NaN would spoil the batch."""
+    """Convert a value to JSON: rows contain numpy arrays and scalars, and a NaN would make the whole batch invalid."""
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -52,9 +52,9 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
 
 
 def make_log_entry(result: Result, score: float) -> dict[str, Any]:
-    """Return what a trainer keeps beside the score: the same keys for every sample, numbers and texts only.
+    """Return a trainer's log entry, which holds the score too: the same keys for every sample, numbers and texts only.
 
-    verl makes an array of each key over a batch, and means of those that are numbers.
+    verl makes an array of each key over a batch, and a mean of each key that holds numbers.
     """
     return {
         "score": score,

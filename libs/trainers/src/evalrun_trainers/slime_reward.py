@@ -23,7 +23,7 @@ async def judged_reward(args: object, sample: Sequence[Any], **others: object) -
 @overload
 async def judged_reward(args: object, sample: SlimeSample, **others: object) -> float: ...
 async def judged_reward(args: object, sample: Any, **others: object) -> float | list[float]:
-    """Return the reward of a sample, or those of a list of samples, which slime passes with `--group-rm`.
+    """Return the reward of a sample, or the rewards of a list of samples, which slime passes with `--group-rm`.
 
     Raises:
         NotJudgedError: there is no verdict, and `on_not_judged` names no number.
@@ -39,7 +39,7 @@ async def judged_reward(args: object, sample: Any, **others: object) -> float | 
 
 
 def keep_judged_group(args: Any, samples: Sequence[Any], **others: object) -> DynamicFilterOutput:  # noqa: ANN401
-    """Drop a group with a sample that has no verdict, so that slime generates another one in its place."""
+    """Drop a group with a sample that has no verdict, so that slime generates another group in its place."""
     del others
     has_all = not any(math.isnan(sample.get_reward_value(args)) for sample in _iter_samples(samples))
     return DynamicFilterOutput(keep=has_all, reason=None if has_all else "not_judged")

@@ -1,4 +1,4 @@
-"""The tasks that an environment serves, from a file, and the reward of a completion of one."""
+"""Reads an environment's tasks from a file, and computes the reward of a completion."""
 
 import asyncio
 import json

@@ -15,11 +15,12 @@ from evalrun_trainers.samples import make_sample
 
 
 def code_reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:  # noqa: ANN401
-    """Return a reward per completion, None where `on_not_judged` or `on_invalid` is nan: TRL leaves those out.
+    """Return a reward per completion, None where `on_not_judged` or `on_invalid` is nan: TRL excludes samples without a
+    reward.
 
     Raises:
-        NotJudgedError: the judge could not tell, and `on_not_judged` names nothing.
-        InvalidSampleError: a row cannot be judged as it is written, and `on_invalid` names nothing.
+        NotJudgedError: a sample was not judged, and `on_not_judged` is "raise".
+        InvalidSampleError: a row cannot be judged as it is written, and `on_invalid` is "raise".
         RefusedError: the service refuses the caller.
     """
     options = read_options({})
@@ -60,7 +61,7 @@ def make_samples(prompts: Sequence[Any], completions: Sequence[Any], columns: Ma
 def extract_text(completion: Any) -> Any:  # noqa: ANN401 - a text or a chat
     """Return a completion's text: of a chat the last message's content. What is neither is returned as it is.
 
-    The service then refuses that sample alone, where an empty text in its place would get a reward of 0.
+    The service then refuses only that sample. An empty text instead would get a reward of 0.
     """
     if not isinstance(completion, list | tuple):
         return completion

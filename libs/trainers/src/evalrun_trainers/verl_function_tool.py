@@ -1,7 +1,7 @@
-"""A function tool for verl (0.9.1, `multi_turn.function_tool_path`): a Python program in, what it printed out.
+"""A function tool for verl (0.9.1, `multi_turn.function_tool_path`): runs a Python program and returns its output.
 
-It asks the SandboxFusion API of `evalrun-sandbox`, or of a stock server, at EVALRUN_SANDBOX_URL: what verl's former
-SandboxFusionTool did. No state is kept between calls and no reward follows; `verl_tool` has sessions and rewards.
+As verl's former SandboxFusionTool did, it asks the SandboxFusion API: that of `evalrun-sandbox`, or of a stock server,
+at EVALRUN_SANDBOX_URL. No state is kept between calls and no reward follows; `verl_tool` has sessions and rewards.
 """
 
 import functools

@@ -22,10 +22,10 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **options: Any,  # noqa: ANN401 - reward_kwargs
 ) -> dict[str, Any]:
-    """Return the reward of an answer as `score`, with what is logged beside it.
+    """Return the reward of an answer as `score`, with the values to log.
 
     Raises:
-        NotJudgedError: the judge could not tell, and `on_not_judged` names no number.
+        NotJudgedError: the sample was not judged, and `on_not_judged` is "raise".
         InvalidSampleError: the row holds no tests.
         RefusedError: the service refuses the caller.
     """

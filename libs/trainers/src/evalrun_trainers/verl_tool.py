@@ -65,7 +65,7 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
         """Prepare a session; it starts with its first program.
 
         Args:
-            instance_id: None: a new one.
+            instance_id: None creates a new id.
             kwargs: `create_kwargs`, from the row's `extra_info.tools_kwargs`: `instance_hash` names a problem that the
                 service knows, or `ground_truth` holds the tests. Optional: `dataset`, `language`,
                 `action`.
@@ -92,9 +92,9 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
         parameters: dict[str, Any],
         **kwargs: Any,  # noqa: ANN401 - verl's
     ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
-        """Run a program. Return what it did, and no reward: the session's comes at its end.
+        """Run a program. Return the output without a reward: the session's reward comes at its end.
 
-        What cannot be told is said to the model, and is no reward either.
+        A session that is lost or over, or a sandbox without an answer, is reported to the model; no reward follows.
 
         Raises:
             RefusedError: the service refuses the caller or the problem.
@@ -116,10 +116,10 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
         return ToolResponse(text=text), None, {}
 
     async def calc_reward(self, instance_id: str, **kwargs: Any) -> float:  # noqa: ANN401 - verl's
-        """Return the reward of the session's last program; 0 where it had none. It takes no further programs.
+        """Return the reward of the session's last program, 0 if it had none. The session takes no further programs.
 
         Raises:
-            NotJudgedError: the judge could not tell, or the session is lost, and `on_not_judged` names no number.
+            NotJudgedError: the program was not judged, or the session is lost, and `on_not_judged` is "raise".
             RefusedError: the service refuses the caller or the problem.
         """
         session = self._session(instance_id, kwargs.get("agent_data"))
@@ -134,7 +134,7 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
         return float(answer["reward"])
 
     async def release(self, instance_id: str, **kwargs: Any) -> None:  # noqa: ANN401 - verl's
-        """Forget an instance. The session stays with its trajectory; one that is left alone expires at the service."""
+        """Forget an instance. The session stays with its trajectory; an abandoned session expires at the service."""
         self._instances.pop(instance_id, None)
 
     def _session(self, instance_id: str, trajectory: object | None) -> _Session:

@@ -275,8 +275,8 @@ def _explain_taken_head(given: ReplicaSituation, cluster: ObservedObject) -> str
 def _record_head(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> KeptReplicas:
     """Return the state with the head that runs now.
 
-    A head in place of an earlier head counts as a crash, unless the earlier head was taken away. Before the first turn
-    no work is lost with a head, and KubeRay replaces it: only the count shows that heads keep crashing.
+    A head that replaces an earlier head counts as a crash, unless the earlier head was taken away. Before the first
+    turn no work is lost with a head, and KubeRay replaces it: only the count shows that heads keep crashing.
     """
     heads = find_live_heads(given.observed, cluster)
     if len(heads) != 1 or head_life(heads[0]) == state.seen_head:

@@ -73,7 +73,7 @@ def add_merges(
     return [*merges, *(one for one in new if one.digest not in known)]
 
 
-def room_for(status: EvalScheduleStatus, chosen: Sequence[ReadyCheckpoint]) -> list[ReadyCheckpoint]:
+def select_fitting_checkpoints(status: EvalScheduleStatus, chosen: Sequence[ReadyCheckpoint]) -> list[ReadyCheckpoint]:
     """Return the checkpoints whose merges fit into the status. A later listing finds the others again."""
     free = MAX_MERGES - len(status.merges)
     kept = []

@@ -28,7 +28,7 @@ from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cr
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob
 from evalrun_operator.schedules.kept_replicas import ReplicaStep, replica_step
-from evalrun_operator.schedules.merge_step import DONE, add_merges, merge_step, room_for
+from evalrun_operator.schedules.merge_step import DONE, add_merges, merge_step, select_fitting_checkpoints
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
 from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS, fail_listing
 from evalrun_operator.schedules.run_history import (
@@ -312,7 +312,9 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     work.says[Kind.DISCOVERED] = ScheduleText("True", Why.LISTED, text)
     _tell_troubles(work, answer)
     new = choose_checkpoints(spec, status, answer)
-    money = select_affordable(spec, status, room_for(status, new), sum_gpu_hours_today(status, work.cron, work.now))
+    money = select_affordable(
+        spec, status, select_fitting_checkpoints(status, new), sum_gpu_hours_today(status, work.cron, work.now)
+    )
     chosen = money.checkpoints
     if chosen:
         _start(work, start, chosen)

@@ -85,7 +85,7 @@ class GateWatch:
         self._asked = {place: str(said) for place, said in _read_fact(facts, "gates_asked").items()}
         self._kept = {name: int(str(count)) for name, count in _read_fact(facts, "gates_kept").items()}
         self.decided: dict[int, GateResult] = {
-            int(place): decision_from(content)
+            int(place): parse_decision(content)
             for place, content in _read_fact(facts, "gates_decided").items()
             if isinstance(content, dict)
         }
@@ -264,7 +264,7 @@ def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) 
     }
 
 
-def decision_from(content: Mapping[str, object]) -> GateResult:
+def parse_decision(content: Mapping[str, object]) -> GateResult:
     """Return a decision from its JSON."""
     fields = {name: value for name, value in content.items() if name in GateResult.__dataclass_fields__}
     decisions = {

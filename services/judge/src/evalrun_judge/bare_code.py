@@ -64,7 +64,7 @@ def looks_whole(code: str) -> bool:
     )
 
 
-def definitions_in(text: str, name: str) -> str:
+def extract_definitions(text: str, name: str) -> str:
     """Return the imports, definitions and assignments of a text, if one of them defines `name`; else an empty text.
 
     An incomplete end is left out, unless it defines the name.

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from evalrun_judge.bare_code import defines, definitions_in, looks_whole
+from evalrun_judge.bare_code import defines, extract_definitions, looks_whole
 from evalrun_judge.fences import SPECIAL_TOKEN, Block, cut_at_first_fence, find_blocks
 from evalrun_registry.languages import LANGUAGES
 
@@ -149,7 +149,7 @@ def _open(code: str, opening: str) -> str:
 
 def _find_rest(text: str, sought: str, code: str) -> str:
     """Return the definitions in a text that are tried if `code` does not compile."""
-    rest = definitions_in(text, sought) if sought else ""
+    rest = extract_definitions(text, sought) if sought else ""
     return "" if rest.strip() == code.strip() else rest
 
 

@@ -1,4 +1,4 @@
-"""Waves of tests of which the first failure decides: the next one runs only where the last one passed. Pure."""
+"""Splits tests into waves where the first failure decides: a wave runs only if no earlier test has failed. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

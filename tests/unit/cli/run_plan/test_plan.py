@@ -96,7 +96,7 @@ def test_pods_are_those_that_the_operator_makes_with_their_requests() -> None:
     assert "unknown: wall time and GPU hours: name an earlier run" in lines
 
 
-def test_what_cannot_be_counted_is_unknown_and_so_is_the_time() -> None:
+def test_uncountable_answers_are_unknown_and_so_is_the_time() -> None:
     run = evalrun(rollout=False)
     counted = [Count("humaneval", 164), Count("contests", None, "a volume can be read only in its cluster")]
     lines = "\n".join(plan_lines(run, counted, rates(answers(10), elapsed=20.0), "outputs/base", local=True))

@@ -105,7 +105,7 @@ def test_a_trainers_file_gives_its_validation() -> None:
         ("rollout.do_sample", False, "at temperature 0 every sample is the same"),
     ],
 )
-def test_what_would_give_wrong_figures_is_refused(path: str, value: object, message: str) -> None:
+def test_setting_that_would_give_wrong_metrics_is_refused(path: str, value: object, message: str) -> None:
     entries = convert(changed(GENERATION, path, value), "f.yaml").entries
     with pytest.raises(BadInputError, match=message):
         refusals(entries, "f.yaml")
@@ -123,7 +123,7 @@ def test_convert_unknown_key_is_shown_as_unknown(path: str, value: object) -> No
     assert [key for key, fate in found.items() if fate == "unknown"][-1].startswith(path)
 
 
-def test_what_only_hydra_can_tell_is_asked_for() -> None:
+def test_values_that_only_hydra_resolves_are_requested() -> None:
     with pytest.raises(BadInputError, match=r"rollout\.prompt_length: .* write its value there"):
         convert(changed(GENERATION, "rollout.prompt_length", "${some.resolver:1,${other}}"), "f.yaml")
     with pytest.raises(BadInputError, match="no configuration of verl's"):

@@ -217,7 +217,7 @@ def test_without_marker_and_tracker_a_directory_must_be_quiet(tmp_path: Path) ->
     assert listed(tmp_path, quiet_seconds=299).ready[0].step == 5
 
 
-def test_what_is_missing_while_it_is_written_to_is_no_fault(tmp_path: Path) -> None:
+def test_incomplete_checkpoint_in_progress_is_no_fault(tmp_path: Path) -> None:
     write(tmp_path / "global_step_5", without(sharded(), SHARDS[1]), NOW.timestamp() - 1)
     assert [trouble.broken for trouble in listed(tmp_path).troubles] == [False]
 

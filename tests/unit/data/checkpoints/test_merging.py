@@ -42,7 +42,7 @@ def test_the_cache_keeps_the_newest_models_and_those_that_are_in_use(tmp_path: P
     assert {path.name for path in (cache / name(30)).iterdir()} == set(MODEL)
 
 
-def test_what_an_attempt_left_behind_is_replaced(tmp_path: Path) -> None:
+def test_remains_of_an_attempt_are_replaced(tmp_path: Path) -> None:
     left = write(tmp_path / "cache" / name(5), {"config.json": "old", "model-00001-of-00002.safetensors": "half"})
     assert store_model(write(tmp_path / "merged", MODEL), str(tmp_path / "cache"), name(5), 1, []) == []
     assert {path.name: path.read_text() for path in left.iterdir()} == MODEL
@@ -75,7 +75,7 @@ def test_a_model_is_never_taken_for_the_adapter_that_was_expected(tmp_path: Path
         ({}, "is empty"),
     ],
 )
-def test_what_is_no_model_of_the_checkpoint_never_reaches_the_cache(
+def test_files_other_than_the_checkpoints_model_never_reach_the_cache(
     tmp_path: Path, files: dict[str, str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     merged, cache = write(tmp_path / "merged", files), tmp_path / "cache"

@@ -185,6 +185,6 @@ def test_of_many_mutants_some_are_taken_from_all_over_the_program() -> None:
     assert max(lines) > 40
 
 
-def test_what_is_not_python_is_refused() -> None:
+def test_text_other_than_python_is_refused() -> None:
     with pytest.raises(SyntaxError):
         mutants("int main() {}", 5)

@@ -73,12 +73,12 @@ def test_the_reference_and_what_equals_it_pass() -> None:
         "def most(xs, least=0):\n    return max(least, *xs) if xs != sorted(xs) else None",
     ],
 )
-def test_what_differs_on_a_varied_argument_fails(code: str) -> None:
+def test_function_differing_on_varied_argument_fails(code: str) -> None:
     with pytest.raises(AssertionError, match="differs from the reference"):
         check_varied(function(code), MOST, TESTS, "most")
 
 
-def test_what_the_reference_has_no_answer_for_is_left_out() -> None:
+def test_arguments_without_a_usable_answer_of_the_reference_are_left_out() -> None:
     program = (
         "def f(n):\n    while n == 4:\n        pass\n    if n == 6: raise ValueError\n    return None if n == 10 else n"
     )

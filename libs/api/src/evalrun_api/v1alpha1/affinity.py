@@ -1,7 +1,7 @@
 """Affinity of a part's pods: Kubernetes' own fields, bounded in depth and length.
 
-Kubernetes' schema has no such bounds. An object nested thousands of levels deep would stop whoever decodes it, and one
-of a megabyte would fill the memory of whoever keeps it.
+Kubernetes' schema has no such bounds. An object nested thousands of levels deep would stop every process that decodes
+it, and an object of a megabyte would fill the memory of every process that keeps it.
 """
 
 from typing import Annotated, Literal

@@ -93,7 +93,7 @@ class TestLimits(ApiModel):
 
     @property
     def cpu_seconds(self) -> float | None:
-        """The time limit, however it is written; None if it is unset."""
+        """The time limit in CPU seconds, from timeSeconds or timeMilliseconds; None if both are unset."""
         return self.time_seconds if self.time_milliseconds is None else self.time_milliseconds / 1000
 
     @property

@@ -214,7 +214,7 @@ class Gate(ApiModel):
 
     @property
     def compared_with(self) -> str:
-        """Name, for people, of what it is compared with."""
+        """Name of the baseline, or the anchor with its figure, for messages."""
         return f"the anchor {self.anchor}" if self.baseline is None else self.baseline
 
     @property
@@ -234,5 +234,5 @@ class Gate(ApiModel):
 
     @property
     def may_stop(self) -> bool:
-        """Whether the run need not draw what is left once this gate has decided."""
+        """Whether this gate lets the run skip the remaining problems once it has decided."""
         return self.sequential and self.stop_early

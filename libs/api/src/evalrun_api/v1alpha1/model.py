@@ -67,5 +67,5 @@ class Model(ApiModel):
 
     @property
     def evaluated(self) -> str:
-        """Name of what answers: the adapter, if any, else the model."""
+        """Name of the evaluated weights: the adapter if the run has an adapter, else the model."""
         return self.adapter or self.path

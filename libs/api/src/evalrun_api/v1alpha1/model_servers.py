@@ -187,7 +187,7 @@ class Rollout(ApiModel):
 
     @property
     def initial_replicas(self) -> int:
-        """Replicas at the start: `replicas`, else what fits one node, held between min and max."""
+        """Replicas at the start: `replicas`, else the number that fits one node, clamped to min and max."""
         wanted = self.replicas or max(1, self.gpus_per_node // self.gpus_per_replica)
         return min(max(wanted, self.min_replicas or 1), self.max_replicas or wanted)
 

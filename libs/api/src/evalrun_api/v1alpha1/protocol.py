@@ -1,4 +1,4 @@
-"""The protocol of a run: how answers are drawn, and what is reported."""
+"""The protocol of a run: how completions are sampled, and which metrics are reported."""
 
 from decimal import Decimal
 from typing import Annotated, Literal

@@ -29,7 +29,7 @@ RACE_ERROR: Final = Decimal("0.05")
 
 
 class Checkpoints(ApiModel):
-    """The directory of a training's checkpoints, and the choice of those to evaluate."""
+    """The directory of a training's checkpoints, and the rule that selects checkpoints to evaluate."""
 
     url: Annotated[
         str,
@@ -151,8 +151,8 @@ class Race(ApiModel):
 
     @property
     def confidence(self) -> str:
-        """Of one comparison. The best takes part in at most `checkpoints`, each wrong to its loss with half of
-        1 - confidence."""
+        """Confidence of a single comparison. The best checkpoint takes part in at most `checkpoints` comparisons; each
+        is wrong to its loss with a probability of half of 1 - confidence."""
         return str((1 - 2 * RACE_ERROR / self.checkpoints).quantize(Decimal("0.0001"), ROUND_CEILING))
 
 

@@ -278,7 +278,7 @@ class PaidTurn(ApiModel):
 
 
 class KeptCosts(ApiModel):
-    """What each run pays of the present RayCluster, or of the last one."""
+    """Costs of the current or last RayCluster, divided among the runs."""
 
     cluster: str = Field(max_length=63, description="The RayCluster.")
     start_gpu_seconds: Count = Field(

@@ -1,7 +1,7 @@
 """Examines a directory's checkpoints in the order of their steps and selects those to evaluate.
 
-Reads as little as it can: only directories from the lowest step that matters on, and digests only of those that are
-whole.
+Reads as little as possible: only directories from the lowest relevant step on, and digests only of complete
+checkpoints.
 """
 
 from collections.abc import Iterator, Mapping
@@ -65,7 +65,8 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
 
 
 def question_about(store: CheckpointStore, names: list[str]) -> str:
-    """Return what to ask where all of the checkpoint before the highest was written after it; empty otherwise.
+    """Return a question to the user if every file of the second highest checkpoint is newer than all files of the
+    highest; otherwise an empty text.
 
     A training writes them in order. Then the highest number may be that of a copy, and hides every later checkpoint.
     Raises StoreError.
@@ -84,7 +85,7 @@ def question_about(store: CheckpointStore, names: list[str]) -> str:
 
 
 def _times(store: CheckpointStore, name: str) -> list[datetime]:
-    """Return when each file of a checkpoint was written; none where the store does not say of all."""
+    """Return the write time of each file of a checkpoint; empty unless the store reports all of them."""
     times = [fact.modified for fact in store.files(name).values()]
     known = [time for time in times if time is not None]
     return known if len(known) == len(times) else []

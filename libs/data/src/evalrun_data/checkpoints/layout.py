@@ -104,7 +104,7 @@ def find_adapter(
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.
         contents: of the files that `list_needed_files` names.
-        base: the model that it is to be served on; None if nobody named one.
+        base: the base model to serve the adapter on; None if no base model is named.
     """
     directory = _adapter_directory(files)
     if directory is None:
@@ -130,7 +130,8 @@ def is_merged(name: str) -> bool:
 
 
 def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
-    """Return the shards in a directory without a complete model, or what they lack; None if there are none."""
+    """Return the shards in a directory without a complete model, or the reason why they cannot be merged. None without
+    shards."""
     shards = [name for name in files if FSDP_SHARD.match(name)]
     if not shards:
         return None
@@ -151,7 +152,7 @@ def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
 
 
 def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> ServableModel | Unservable:
-    """Return the model in a directory, or what is missing.
+    """Return the model in a directory, or why it cannot be served.
 
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.
@@ -187,7 +188,7 @@ def _explain_missing_model(files: Mapping[str, int]) -> Unservable:
 
 
 def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
-    """Describe a trainer's own shards; None if there are none."""
+    """Describe a trainer's own shards; None without shards."""
     shards = {name: match for name in files if (match := FSDP_SHARD.match(name)) is not None}
     if shards:
         world = max(int(match[1]) for match in shards.values())

@@ -1,4 +1,4 @@
-"""Brings a trainer's shards to the merger, and the merged model into a bounded cache: two steps of the Job that merges.
+"""Two steps of the merge Job: fetch a trainer's shards, and store the merged model in a bounded cache.
 
     python -m evalrun_data.checkpoints.merging fetch s3://training/grpo/global_step_120/actor /scratch/checkpoint
     python -m evalrun_data.checkpoints.merging store /scratch/merged s3://cache/nightly step-120-0123456789 --keep 3
@@ -42,10 +42,10 @@ def store_model(
     """Put a merged model into the cache and remove the oldest models. Return their names.
 
     Args:
-        directory: what the merger wrote.
+        directory: output of the merger.
         cache: the schedule's directory: fsspec URL or path. Only directories named as ours are touched.
-        name: of the model in the cache; what an earlier attempt left there is replaced.
-        keep: models that stay, this one among them; by step, the newest.
+        name: of the model in the cache; the files of an earlier attempt are replaced.
+        keep: number of models that stay: the new model, and those of the highest steps.
         protect: digests whose models stay in any case.
         adapter: put the LoRA adapter there; the base model beside it is left behind.
 

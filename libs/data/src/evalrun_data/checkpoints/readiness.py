@@ -1,6 +1,6 @@
 """Whether a checkpoint is complete, or still being written. Pure: the time is an argument.
 
-Three signs, the first that there is counts: a marker inside the directory, written last; the trainer's tracker one
+The first available sign of three counts: a marker inside the directory, written last; the trainer's tracker one
 level up, which names the newest complete step (verl); else nothing has been written for a while.
 """
 
@@ -28,14 +28,15 @@ class CompletionMarks:
 
 
 def parse_step(name: str) -> int | None:
-    """Return the step in a directory's name, its last number; None if it has none, or a longer one than steps are."""
+    """Return the step in a directory's name, its last number; None if the name has no number, or one too long for a
+    step."""
     numbers = re.findall(r"[0-9]+", name)
     digits = numbers[-1].lstrip("0") or "0" if numbers else ""
     return int(digits) if 0 < len(digits) <= MAX_STEP_DIGITS else None
 
 
 def why_no_step(name: str) -> str:
-    """Return why a directory's name tells no step."""
+    """Return why a directory's name contains no step."""
     numbers = re.findall(r"[0-9]+", name)
     if not numbers:
         return "has no step: no number in its name"
@@ -43,7 +44,7 @@ def why_no_step(name: str) -> str:
 
 
 def parse_tracker(text: bytes) -> int | None:
-    """Return the step that a tracker names; None if it is being written, or names none."""
+    """Return the step that a tracker names; None if the file is being written or names no step."""
     digits = text.strip().lstrip(b"0") or text.strip()[-1:]
     return int(digits) if digits.isdigit() and len(digits) <= MAX_STEP_DIGITS else None
 
@@ -55,7 +56,7 @@ def explain_unfinished(step: int, files: Mapping[str, datetime | None], signs: C
         step: the checkpoint's.
         files: when each file was last written, by path below the checkpoint's directory; None if the store does not
             say.
-        signs: how it is told.
+        signs: the rules by which a checkpoint counts as complete.
         now: the time.
     """
     if signs.marker is not None:

@@ -70,7 +70,8 @@ class CheckpointStore:
             raise StoreError(f"{self._url}/{name}: {_line(error)}") from error
 
     def files(self, directory: str) -> dict[str, FileFact]:
-        """Return the files of a checkpoint, by path below its directory; none if it is gone. Raises StoreError."""
+        """Return the files of a checkpoint, by path below its directory; empty if the checkpoint is gone. Raises
+        StoreError."""
         root = f"{self._root}/{directory}"
         try:
             found: Mapping[str, Any] = self._store.find(root, detail=True)

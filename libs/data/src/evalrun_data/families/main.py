@@ -60,7 +60,8 @@ class MainTest(GroundTruth):
         return _CHAT.format(prompt=parts.text, language=parts.language_name, tag=parts.language, **words)
 
     def explain_refusal(self, language: str) -> str:
-        """Return why none can be judged; see `GroundTruth.explain_refusal`. So it is with HumanEval-X's Rust/32."""
+        """Return why no completion can be judged; see `GroundTruth.explain_refusal`. So it is with HumanEval-X's
+        Rust/32."""
         return "its tests are a comment" if self.main.lstrip().startswith("/*") else ""
 
     def template_words(self) -> Mapping[str, str]:

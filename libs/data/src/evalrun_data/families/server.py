@@ -14,7 +14,7 @@ class ServerTests(GroundTruth):
 
     @property
     def count(self) -> int:
-        """Number of tests: none here."""
+        """Number of tests in the problem itself: always 0."""
         return 0
 
     def write_chat(self, parts: PromptParts) -> str:

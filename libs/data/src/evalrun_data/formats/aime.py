@@ -14,7 +14,7 @@ def is_aime(row: Row) -> bool:
 def parse_aime(row: Row, dataset: str | None, *, graded: bool = False) -> Problem:
     """Parse a row; its answer is no test, so a grader must decide.
 
-    The data source `aime` is one that verl's own scorers know.
+    verl's own scorers know the data source `aime`.
     """
     if not graded:
         raise row.error("has an answer for a grader and no tests: add --grader builtin:verl, or datasets[].grader")

@@ -1,4 +1,4 @@
-"""Tests that are calls, with values as JSON: those of APPS, TACO, LiveCodeBench and verl's `fn_name`.
+"""Makes asserts of tests that are calls with JSON values, as in APPS, TACO, LiveCodeBench and verl's `fn_name`.
 
 Each call is an assert in MBPP's form. The assertions run in the contained child, so the expected values never share a
 process with the program.
@@ -85,10 +85,10 @@ def call_tests(row: Row, function: str, calls: Sequence[Call], starter: str, rul
 
     Args:
         row: for complaints.
-        function: what is called: a function, or a method of `class Solution` if the starter code has that class; by the
-            rules of APPS also if the answer alone has it.
+        function: the called function, or method of `class Solution` if the starter code has that class. By the rules of
+            APPS it is also a method if only the answer has the class.
         calls: the tests.
-        starter: what the program begins with, or, if nothing is published, the task's text.
+        starter: the program's starter code, or the task's text if no starter code is published.
         rules: by whose rules a returned value is compared.
     """
     if not _NAME.match(function):

@@ -40,7 +40,7 @@ def is_codecontests_plus(row: Row) -> bool:
 
 
 def parse_codecontests_plus(row: Row, dataset: str | None) -> Problem:
-    """Parse a row of CodeContests+. Its checker decides; a row without one compares as CodeContests does.
+    """Parse a row of CodeContests+. Its checker decides; a row without a checker compares outputs as CodeContests does.
 
     The checkers include `testlib.h`, which the sandbox must have.
     """

@@ -132,7 +132,8 @@ def parse_evalplus(row: Row, dataset: str | None) -> Problem:
     """Parse a row with `task_id`, `prompt`, `entry_point`, `canonical_solution`, `base_input`, `plus_input` and `atol`.
 
     The dataset is `humaneval_plus` or `mbpp_plus`. Asked for with `_base` behind that name, it has the base inputs
-    alone, which is EvalPlus' other figure. `contract` says which inputs are valid; those published are: it is not run.
+    alone, which is EvalPlus' other figure. `contract` states which inputs are valid. It is not run, because the
+    published inputs are valid.
     """
     task_id = row.name("task_id")
     family, _, number = task_id.partition("/")

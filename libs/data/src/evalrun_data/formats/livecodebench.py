@@ -1,7 +1,7 @@
 """LiveCodeBench's `code_generation_lite`: programs that read stdin, and functions that are called; in any language.
 
-Its private tests are base64 of zlib of a pickle of a JSON text. The pickle is read by its opcodes and never loaded: one
-that holds anything but one text is refused.
+Its private tests are base64 of zlib of a pickle of a JSON text. The pickle is read by its opcodes and never loaded: a
+pickle of anything but a single text is refused.
 """
 
 import ast
@@ -73,7 +73,7 @@ def parse_livecodebench(row: Row, dataset: str | None) -> Problem:
 
 
 def _find_language(row: Row, dataset: str | None) -> str:
-    """Return the row's language, else the one that the dataset's name ends with, else Python."""
+    """Return the row's language, else the suffix of the dataset's name if it is a language, else Python."""
     if row.has("language"):
         found = find_language(row.name("language"))
         if found is None:

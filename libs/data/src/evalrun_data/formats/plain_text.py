@@ -21,12 +21,12 @@ IDS: Final = ("problem_id", "id", "task_id", "uuid")
 
 
 def is_plain_text(row: Row) -> bool:
-    """Return whether a row holds text for training and nothing else that is known."""
+    """Return whether a row of no other format holds a text or a chat for training."""
     return _chat(row) is not None or _columns(row) is not None
 
 
 def parse_plain_text(row: Row, dataset: str | None) -> Problem:
-    """Return a row as a problem whose prompt is all of its text. Raises BadInputError if it has none."""
+    """Return a row as a problem whose prompt is all of its text. Raises BadInputError if the row has no text."""
     chat = _chat(row)
     columns = _columns(row)
     if chat is None and columns is None:
@@ -51,7 +51,7 @@ def is_untested(problem: Problem) -> bool:
 
 
 def _chat(row: Row) -> tuple[Message, ...] | None:
-    """Return the chat of a row, with `role` and `content` or with `from` and `value`; None if it has none."""
+    """Return the chat of a row, with `role` and `content` or with `from` and `value`; None without a chat."""
     for name in CHATS:
         turns = row.values.get(name)
         if isinstance(turns, list) and turns and all(isinstance(turn, Mapping) for turn in turns):

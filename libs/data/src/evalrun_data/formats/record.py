@@ -64,7 +64,8 @@ def parse_record(row: Row, dataset: str | None, reference: Reference | None = No
 
 
 def parse_tags(row: Row, field: str) -> tuple[str, ...]:
-    """Return the topics of a problem. A column of that name with anything but texts is somebody's own."""
+    """Return the topics of a problem. A column of that name with values other than texts has another meaning and is
+    ignored."""
     value = row.values.get(field)
     if not isinstance(value, list | tuple) or not all(isinstance(tag, str) for tag in value):
         return ()
@@ -78,13 +79,14 @@ def parse_licence(row: Row) -> str:
 
 
 def _date(row: Row) -> str:
-    """Return the day of publication. A column of that name with anything else is somebody's own, and left alone."""
+    """Return the day of publication. A column of that name with anything but a day has another meaning and is
+    ignored."""
     value = row.values.get("date")
     return value if isinstance(value, str) and _DAY.match(value) else ""
 
 
 def parse_role(row: Row) -> Role | Literal[""]:
-    """Return the role in a record: train, dev or test; empty if it has none."""
+    """Return the role in a record: train, dev or test; an empty text if the record has no role."""
     if not row.has("role"):
         return ""
     role = next((known for known in ROLES if known == row.values["role"]), None)

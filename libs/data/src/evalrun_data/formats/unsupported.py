@@ -1,4 +1,4 @@
-"""Benchmarks that are told by their fields and not judged here, each with the reason."""
+"""Recognizes unsupported benchmarks by their fields, and refuses each with the reason."""
 
 from evalrun_data.rows import Row
 

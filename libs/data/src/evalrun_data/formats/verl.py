@@ -54,7 +54,7 @@ def make_dataset_name(data_source: str) -> str:
 
 
 def parse_verl(row: Row, dataset: str | None, reference: Reference | None = None) -> Problem:
-    """Parse a row of verl's layout. Its dataset is the one asked for, else named after its data source.
+    """Parse a row of verl's layout. Its dataset is the requested dataset, else it is named after its data source.
 
     A reference replaces tests.
     """

@@ -1,1 +1,1 @@
-"""Suites of tests, and programs that tell how good they are: mutants, and tests made by varying inputs."""
+"""Makes programs and tests that show how good a test suite is: mutants of programs, and tests with varied inputs."""

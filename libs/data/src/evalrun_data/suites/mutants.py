@@ -94,9 +94,9 @@ class Mutant:
 
 
 def mutants(code: str, maximum: int) -> list[Mutant]:
-    """Return mutants of a Python program, at most so many, spread evenly over those that there are.
+    """Return at most `maximum` mutants of a Python program, spread evenly over all mutants that can be made.
 
-    First come those that are wrong for a class of inputs: at most half, unless the faults are fewer than that.
+    Mutants that are wrong for a class of inputs come first: at most half, unless there are too few other faults.
 
     Raises:
         SyntaxError: it is not Python.
@@ -264,7 +264,7 @@ def _calls(node: ast.Call) -> list[ast.AST]:
 
 
 def _replace_by_place(parent: ast.AST, field: str, node: ast.expr) -> list[ast.AST]:
-    """Return replacements of an expression that depend on its place."""
+    """Return replacements of an expression that depend on its parent node and its field there."""
     if field == "test" and isinstance(parent, ast.If | ast.IfExp):
         return [ast.Constant(value=True), ast.Constant(value=False)]
     if isinstance(parent, ast.Compare) and any(isinstance(each, _ORDERED) for each in parent.ops):
@@ -291,7 +291,8 @@ def _variables(tree: ast.Module) -> dict[ast.Name, list[str]]:
 
 
 def _operands(parent: ast.AST, node: ast.expr) -> list[ast.AST]:
-    """Return replacements of an operand or a result: another sign or none, one more, fewer elements, another order."""
+    """Return replacements of an operand or a result: the opposite sign, no sign, one more or less, fewer elements,
+    another order."""
     if isinstance(node, ast.Constant):
         return []
     if isinstance(parent, ast.Return) and not isinstance(node, ast.Compare | ast.BoolOp | ast.Tuple | ast.JoinedStr):

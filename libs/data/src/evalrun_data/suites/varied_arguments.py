@@ -1,7 +1,7 @@
-"""A function compared with its reference on arguments like those that its tests use. Pure.
+"""Compares a function with its reference on arguments like those of its tests. Pure.
 
-Of the standard library alone, and imported by nothing but tests: the text of this module goes into the tests that
-`varied_tests` makes, and runs where assertions do.
+Uses the standard library only, and only tests import it: `varied_tests` copies this module's text into the tests that
+it makes, where the text runs beside the assertions.
 """
 
 import ast
@@ -45,7 +45,7 @@ def check_varied(candidate: Callable[..., Any], program: str, tests: Sequence[st
 def answer_varied(program: str, tests: Sequence[str], entry_point: str) -> tuple[list[tuple[Call, Any]], bool]:
     """Return varied arguments with the reference's results, and whether the order of elements matters.
 
-    Left out is what the reference raises for, or takes long for, or returns another type for than in the tests.
+    Leaves out arguments for which the reference raises, is slow, or returns another type than in the tests.
     """
     space = _space(program)
     function = space[entry_point]
@@ -134,7 +134,7 @@ class _Steps:
         self.step()
 
     def step(self) -> None:
-        """Count one. Raises TooLongError at the bound."""
+        """Count a step. Raises TooLongError at the bound."""
         self.all += 1
         if self.all > self.bound:
             raise TooLongError
@@ -186,8 +186,8 @@ def same(wanted: Any, found: Any, ordered: bool = True) -> bool:
 def vary_calls(calls: Sequence[Call], maximum: int) -> list[Call]:
     """Return at most `maximum` other lists of arguments, taken from each call in turn.
 
-    In each, one argument of a call is another: changed a little, or taken from another call. Kept is what all calls
-    have in common: an argument's types, the characters of its texts, that its numbers are positive or not negative.
+    Each variation changes a single argument: slightly, or to the argument of another call. Properties that all calls
+    share are kept: an argument's types, the characters of its texts, and that its numbers are positive or not negative.
     """
     known = {repr(call) for call in calls}
     found: list[Call] = []
@@ -241,7 +241,7 @@ def _vary_call(call: Call, seen: list[_Seen]) -> Iterator[Call]:
 
 
 def _vary_value(value: Any, seen: _Seen, depth: int = 0) -> list[Any]:
-    """Return variations of a value, those first that tests forget most."""
+    """Return variations of a value, beginning with the cases that tests forget most often."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):

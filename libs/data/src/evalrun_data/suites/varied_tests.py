@@ -23,7 +23,7 @@ def vary_problem(problem: Problem, program: str) -> Problem | None:
 
     Args:
         problem: as published.
-        program: a correct one.
+        program: a correct program.
     """
     truth = problem.ground_truth
     if isinstance(truth, CheckTest):

@@ -407,7 +407,7 @@ def exception_from(parts: Json, decoder: Decoder | None = None) -> BaseException
 
     Args:
         parts: the description.
-        decoder: of its values; its heap keeps the program's own classes, so that they stay the same ones.
+        decoder: of its values; its heap keeps the program's classes, so that each keeps its identity.
 
     Raises:
         ValueRefusedError: not such a description.

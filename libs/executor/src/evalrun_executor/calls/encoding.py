@@ -109,7 +109,7 @@ class Encoder:
 
         Args:
             value: any object.
-            depth: depth of the value in what is encoded.
+            depth: nesting depth of the value.
             hashed: the value is in a set or a key, or inside such a value. The other side hashes it when it builds it,
                 so it may hold no opaque object, whose hash would be a call.
 

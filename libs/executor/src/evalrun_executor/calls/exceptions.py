@@ -117,7 +117,7 @@ def describe_exception(error: BaseException, cross: Cross, depth: int = 0) -> di
 
 
 def _read_missing_name(error: BaseException, kind: Value) -> dict[str, Json]:
-    """Return the name that a NameError or ImportError is about; nothing if Python did not set it (before 3.10)."""
+    """Return the name that a NameError or ImportError is about; empty if Python did not set it (before 3.10)."""
     for base in (NameError, ImportError):
         if issubclass_(kind, base) and "name" in vars(base):
             name = vars(base)["name"].__get__(error)
@@ -186,7 +186,7 @@ def restore_exception(parts: Json, decode: Cross, classes: dict[str, Value], dep
         raise ValueRefusedError("malformed exception")
     kind: Value = base
     if "class" in parts or base.__name__ != name:
-        kind = _class_from(parts.get("class", [name, [base.__name__]]), classes)
+        kind = _rebuild_class(parts.get("class", [name, [base.__name__]]), classes)
         if issubclass(kind, BaseExceptionGroup) and not _is_group(arguments):
             kind = Exception
     try:
@@ -258,7 +258,7 @@ def _add_state(error: BaseException, state: Json, decode: Cross) -> None:
         error.__dict__[pair[0]] = decode(pair[1])
 
 
-def _class_from(described: Json, classes: dict[str, Value], depth: int = 0) -> Value:
+def _rebuild_class(described: Json, classes: dict[str, Value], depth: int = 0) -> Value:
     if type(described) is str:
         found = NAMED.get(described)
         if not isinstance(found, type) or not issubclass(found, BaseException):
@@ -278,7 +278,7 @@ def _class_from(described: Json, classes: dict[str, Value], depth: int = 0) -> V
     known = classes.get(name)
     if known is not None:
         return known
-    above = tuple(_class_from(base, classes, depth + 1) for base in bases)
+    above = tuple(_rebuild_class(base, classes, depth + 1) for base in bases)
     # The class by which the test catches the exception.
     named = classes.get(f"except {name}")
     if named is not None:

@@ -105,7 +105,7 @@ def stateful_name(kind: Value) -> str:
 
 
 def stateful_class(name: str) -> Value:
-    """Return the class of `STATEFUL` with this name. Raises ValueRefusedError if there is none."""
+    """Return the class of `STATEFUL` with this name. Raises ValueRefusedError without such a class."""
     module, _, own = name.rpartition(".")
     if own not in STATEFUL.get(module, ()):
         raise ValueRefusedError("malformed value")

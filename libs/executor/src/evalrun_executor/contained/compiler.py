@@ -80,7 +80,8 @@ def start_compiler(site: Site, job: Job, source: str) -> Stage:
     """Start the compiler in the current directory, the slot's private one, on a file named `source`.
 
     `job.mode` is the command line, split at newlines, as a language's `Compilation` describes it, but with the
-    compiler's path in place; `job.time_seconds` is the compiler's CPU time, 0 the usual. Raises OSError.
+    compiler's path for `{compiler}`; `job.time_seconds` is the limit of its CPU time, 0 for the default.
+    Raises OSError.
     """
     cpu_seconds = int(job.time_seconds) or CPU_SECONDS
     paths = {"{source}": source, "{output}": _OUTPUT}
@@ -119,7 +120,8 @@ def is_out_of_time(killed: bool, driver_seconds: float, all_seconds: float, limi
         killed: SIGKILL ended the driver. The limit's hard bound sends it too, to a stage that ignores SIGXCPU as Go's
             do; the driver, which is killed with it, has not taken over what the stage used.
         driver_seconds: CPU time of the driver and of what it has waited for.
-        all_seconds: of all that was started. Several stages at once may use more than one may, and be right.
+        all_seconds: of all that was started. Several parallel stages may legitimately use more than the limit of a
+            single stage.
         limit: CPU seconds of each process.
     """
     return driver_seconds >= limit or (killed and all_seconds >= limit)

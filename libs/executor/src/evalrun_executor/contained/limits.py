@@ -48,7 +48,7 @@ def resident_limit_mib(memory_mib: int, idle_mib: int) -> int:
 
     Args:
         memory_mib: the limit.
-        idle_mib: resident memory of a program of the language that does nothing.
+        idle_mib: resident memory of an idle program in the language.
     """
     return max(memory_mib + idle_mib, RUNNER_RESIDENT_MIB)
 

@@ -107,8 +107,8 @@ imported."""
 def run_beside_files(code: CodeType, namespace: dict[str, object], directory: str, names: list[str]) -> None:
     """Run the program as if it were among the files in `directory`. Never returns.
 
-    An import prefers these files to any module of the same name. Modules of these names that the zygote has imported
-    ahead are therefore forgotten, and by the child: the runner imports nothing that a request brings.
+    An import prefers these files to any module of the same name. The child therefore forgets modules of these names
+    that the zygote imported ahead. The runner never imports a request's files.
     """
     shadowed = {name[:-3] if name.endswith(".py") else name for name in names} - _NEVER_SHADOWED
     hidden = [name for name in sys.modules if name.partition(".")[0] in shadowed.difference(sys.builtin_module_names)]

@@ -1,7 +1,7 @@
 """Seccomp filters: an allow-list as a classic BPF program, built once.
 
 A candidate's filter has two parts, and a call passes if both let it. The parent, which forks many candidates, installs
-the larger part, and each child the rest, which tells the child from its parent (see `child_bootstrap`).
+the larger part, and each child the rest, which distinguishes the child from its parent (see `child_bootstrap`).
 
 A refused call fails with EPERM, which ordinary programs see as an ordinary OSError. clone3 fails with ENOSYS, so that
 libc falls back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture

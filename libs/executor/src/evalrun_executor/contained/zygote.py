@@ -10,7 +10,8 @@ under their own names. A harness's main module has `main(code: str) -> None`, wh
 Control socket (SOCK_SEQPACKET). Service to zygote: `SPAWN` (id, slot, kind) with the descriptors of the runner: its
 socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to service: a single
 hello (lines of `name=value`), then an `ENDED` (id, wait status) for each runner that did not end by itself with status
-0. At the service's end of file, all running processes are killed, the place is removed, and the zygote ends.
+0. At the service's end of file, all running processes are killed, the private directories are removed, and the zygote
+ends.
 """
 
 # ruff: noqa: PTH102, PTH106, PTH123
@@ -157,7 +158,7 @@ class Zygote:
                 os.waitpid(orphan, 0)
 
     def _end_all(self) -> None:
-        """Kill the runners and the processes that they left behind, and remove the place."""
+        """Kill the runners and the processes that they left behind, and remove the private directories."""
         for _, pid in self._runners.values():
             os.kill(pid, signal.SIGKILL)
         try:

@@ -37,7 +37,7 @@ class FrameReader:
         """Return the next frame's type and payload; None at the end of the stream.
 
         Args:
-            silence_seconds: how long the runner may send nothing; None: the caller has a limit of its own.
+            silence_seconds: how long the runner may stay silent; None without a limit, because the caller has its own.
 
         Raises:
             ExecutorLost: the runner sent nonsense, or nothing for `silence_seconds`.
@@ -159,7 +159,7 @@ def parse_filed(
         payload: the payload of the frame.
         descriptors: the descriptors that came over the socket, in order.
         rules: the bounds of a possible result.
-        printed: stdout and stderr, where our own pipes carried them; None: they are in memory files.
+        printed: stdout and stderr if our own pipes carried them; None if they are in memory files.
     """
     if len(payload) != frames.FILED_HEAD.size:
         raise ExecutorLost("a harness worker sent a short frame")

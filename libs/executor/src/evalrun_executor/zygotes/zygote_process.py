@@ -240,7 +240,8 @@ class ZygoteProcess:
         return any(worker is not None and worker.ended is ended for worker in found)
 
     def find_runner(self, slot: int) -> asyncio.Future[int] | None:
-        """Return the future of the wait status of the slot's last runner; None: the runner or the zygote has ended."""
+        """Return the future of the wait status of the slot's last runner; None if the runner or the zygote has
+        ended."""
         ended = self._in_slot.get(slot)
         return None if ended is None or ended.done() or self.lost.done() else ended
 

@@ -1,4 +1,4 @@
-"""Calls of functions by values, in each language that has them: what a prompt shows, and what calls the function.
+"""Calls of functions by plain values, per language: the text in the prompt, and the code that makes the call.
 
 Arguments come on stdin and the returned value is printed, so a program and the expected values never share a process.
 To add a language, describe it in a module here and name it in `CALL_FORMS`.
@@ -62,7 +62,7 @@ def explain_signature(language: str, signature: str) -> str:
 def encode_tests(
     language: str, signature: str, calls: Sequence[str], results: Sequence[str]
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the words of calls and results for a language that `explain_signature` has nothing against. Pure.
+    """Return the words of calls and results for a language and a signature that `explain_signature` accepts. Pure.
 
     Raises:
         SignatureError: a value is of another type, or the language does not keep it exactly.

@@ -72,7 +72,8 @@ class CallForm:
         return names
 
     def find_inexact(self, values: Iterable[bytes]) -> str:
-        """Return the first whole number among encoded values that the language does not keep exactly; empty: none."""
+        """Return the first whole number among encoded values that the language cannot represent exactly, or an empty
+        text."""
         bound = 1 << (self.exact_bits - 1)
         numbers = (word for value in values for word in value.split() if _WHOLE.fullmatch(word))
         return next((word.decode() for word in numbers if not -bound <= int(word) < bound), "")
@@ -83,7 +84,7 @@ def write_reads(signature: Signature, prefix: str, write: Callable[[str, Kind], 
 
     Args:
         signature: of the function.
-        prefix: what the names begin with.
+        prefix: of the names.
         write: returns the lines that read the argument of a name and type.
     """
     names = [f"{prefix}{number}" for number in range(len(signature.parameters))]

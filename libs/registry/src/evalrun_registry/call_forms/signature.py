@@ -27,12 +27,12 @@ _PARAMETER: Final = re.compile(rf"\s*({_NAME})\s*:\s*(\S.*?)\s*", re.DOTALL)
 
 
 class SignatureError(ValueError):
-    """A signature, or a value for it, that cannot be passed between languages; the message says what to write."""
+    """A signature, or a value for it, cannot be passed between languages. The message suggests a valid form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The type of a value: one of `SCALARS`, in so many lists."""
+    """The type of a value: one of `SCALARS`, nested in `depth` lists."""
 
     scalar: str
     depth: int = 0
@@ -49,7 +49,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function with the types of its parameters and of what it returns."""
+    """A function with the types of its parameters and of its result."""
 
     name: str
     parameters: tuple[tuple[str, Kind], ...]
@@ -108,7 +108,7 @@ def encode_arguments(signature: Signature, text: str) -> bytes:
 
 
 def encode_result(signature: Signature, text: str) -> bytes:
-    """Return the words of what a call returns, a JSON value. Raises SignatureError where it is not of its type."""
+    """Return the words that encode a call's result, a JSON value. Raises SignatureError where it is not of its type."""
     return " ".join(_encode(signature.returned, _load(text))).encode()
 
 
@@ -127,7 +127,7 @@ def is_result(signature: Signature, said: bytes, expected: bytes) -> bool:
 
 
 def _count_positions(kind: Kind, words: Sequence[bytes]) -> set[int]:
-    """Return the places of the lengths of lists among the words of a value."""
+    """Return the indices of list lengths among the words of a value."""
     found: set[int] = set()
 
     def _skip(depth: int, place: int) -> int:

@@ -52,7 +52,7 @@ _BY_FUSION_NAME: Final = {each.fusion.name: each for each in LANGUAGES.values() 
 
 
 def find_language(spelling: str) -> Language | None:
-    """Return the language of a name or an alias, whatever its case."""
+    """Return the language with this name or alias, ignoring case."""
     return _BY_SPELLING.get(spelling.strip().lower())
 
 

@@ -48,7 +48,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """The memory that a program needs to do nothing. Its own limit comes on top of it."""
+    """The memory of an idle program. The limit of a program is added to this memory."""
 
     resident_mib: int
     """Measured resident memory."""

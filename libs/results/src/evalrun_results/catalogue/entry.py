@@ -57,13 +57,13 @@ RESULT_COLUMNS: Final = tuple(name for name in RESULT_SCHEMA.names if name != "e
 def run_row(
     place: str, summary: Mapping[str, Any], run_info: Mapping[str, Any], *, signed_by: str = ""
 ) -> dict[str, object]:
-    """Return what the catalogue says of a run; the store adds where it keeps it, and when.
+    """Return a run's row of the catalogue; the store adds its own columns: entry, stamp, times and files.
 
     Args:
-        place: of the run, relative to the directory of the catalogue.
+        place: path of the run, relative to the directory of the catalogue's runs.
         summary: content of summary.json.
         run_info: content of run_info.json.
-        signed_by: key or identity that signed the summary; empty if nobody did.
+        signed_by: key or identity that signed the summary; empty if none is known.
     """
     spec = _object(run_info.get("spec"))
     lineage = _object(spec.get("lineage"))

@@ -1,4 +1,4 @@
-"""Finds the catalogue that a run belongs to. Imports nothing of Parquet: most runs have none."""
+"""Finds the catalogue that a run belongs to. Does not import Parquet, because most runs have no catalogue."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +22,7 @@ class CataloguePlace:
 
 
 def catalogue_above(place: str) -> CataloguePlace | None:
-    """Return the nearest catalogue in the `LEVELS` directories above a run; None: nobody has begun one.
+    """Return the nearest catalogue in the `LEVELS` directories above a run; None if there is no catalogue.
 
     Args:
         place: the run's directory or URL.

@@ -2,7 +2,7 @@
 
 Files are never changed. Results of an entry are written before the row that names their file, so a writer that dies
 leaves at most a file that no row names. Compaction writes new files with newer rows and then deletes what it has read;
-where two writers compact at once, the newest row of an entry says which of the two files counts.
+if two writers compact at once, the newest row of an entry decides which of their files counts.
 """
 
 import hashlib
@@ -81,10 +81,10 @@ class Catalogue:
         """Open a catalogue; nothing is read or written yet.
 
         Args:
-            place: directory or fsspec URL of the runs.
+            place: the runs' directory or fsspec URL.
             now: Unix seconds.
             new_name: makes a name that no other writer makes.
-            signer_of: key or identity that signed the run at a place; empty if nobody did.
+            signer_of: key or identity that signed the run at a place; empty if none is known.
 
         Raises:
             BadInputError: the URL cannot be used.
@@ -99,7 +99,7 @@ class Catalogue:
         """Add runs that are new or have changed, and mark those that are gone.
 
         Raises:
-            BadInputError: the place cannot be read.
+            BadInputError: the directory cannot be read.
             OSError: the catalogue cannot be written.
         """
         unread: list[str] = []
@@ -132,15 +132,15 @@ class Catalogue:
         return Changes(added, changed, len(gone), unchanged, skipped)
 
     def begin(self) -> None:
-        """Write a catalogue without runs where there is none, so that runs to come add themselves. Raises OSError."""
+        """Write an empty catalogue if none exists, so that future runs add themselves. Raises OSError."""
         if not self._list("runs"):
             self._put("runs", f"{self._new_name()}.parquet", RUN_SCHEMA.empty_table())
 
     def add(self, place: str) -> None:
-        """Add a run that has just ended, whatever was known of it. No other run is read.
+        """Add a run that has just ended, even if the catalogue has it: the newest row counts. No other run is read.
 
         Args:
-            place: of the run, below this catalogue's.
+            place: path of the run, relative to the directory of the runs.
 
         Raises:
             BadInputError: the run cannot be read.
@@ -152,10 +152,10 @@ class Catalogue:
         self._write(pending)
 
     def _runs_below(self, unread: list[str]) -> Iterator[tuple[str, str]]:
-        """Yield place and stamp of each finished run, and none of hidden directories.
+        """Yield path and stamp of each finished run outside hidden directories.
 
         Args:
-            unread: gets the places of directories of this machine that cannot be read.
+            unread: receives the paths of local directories that cannot be read.
         """
         self._files.invalidate_cache()
         if isinstance(self._files, LocalFileSystem):
@@ -178,7 +178,7 @@ class Catalogue:
         return self.place if place == "." else f"{self.place}/{place}"
 
     def _read(self, place: str, stamp: str, pending: _Pending) -> None:
-        """Read a run into what is to be written. Raises BadInputError."""
+        """Read a run into the rows to write. Raises BadInputError."""
         where = self._root if place == "." else f"{self._root}/{place}"
         summary, run_info = self._document(f"{where}/{SUMMARY}"), self._document(f"{where}/run_info.json")
         row = run_row(place, summary, run_info, signed_by=self._signer_of(self.to_path(place)))
@@ -202,7 +202,7 @@ class Catalogue:
         return content
 
     def _results(self, where: str, entry: str) -> pa.Table | None:
-        """Return the small columns of a run's results; None if it has none."""
+        """Return the small columns of a run's results; None without results."""
         if self._files.exists(f"{where}/results.parquet"):
             with self._files.open(f"{where}/results.parquet", "rb") as file:
                 parquet = pq.ParquetFile(file)
@@ -255,7 +255,7 @@ class Catalogue:
             self._files.pipe_file(target, content)
 
     def _list(self, kind: str) -> dict[str, Mapping[str, Any]]:
-        """Return the files of a kind by name, with what the store says of them."""
+        """Return the files of a kind by name, with their metadata in the store."""
         self._files.invalidate_cache()
         try:
             found = self._files.ls(f"{self._folder}/{kind}", detail=True)
@@ -276,7 +276,7 @@ class Catalogue:
         """Return the newest row of each run that is not gone. Rows of a newer evalrun are left alone.
 
         Args:
-            columns: to read, `_KEYS` among them; None: all.
+            columns: to read; they must include `_KEYS`. None reads all.
         """
         rows = [row for rows in self._rows(columns).values() for row in rows]
         return [row for row in _newest(rows).values() if not row["removed"]]
@@ -294,10 +294,10 @@ class Catalogue:
         return rows
 
     def compact(self) -> None:
-        """Merge small files, and delete what no row names any more. Raises OSError.
+        """Merge small files, and delete files that no row names any more. Raises OSError.
 
         What another writer adds meanwhile stays as it is, and so do files with rows of a newer evalrun and the results
-        that they name. Where another writer compacts the same files and is faster, nothing happens.
+        that they name. Does nothing if another writer has compacted the same files first.
         """
         result_files, listed = self._list("results"), self._list("runs")
         every = self._rows()
@@ -332,11 +332,12 @@ class Catalogue:
         self._delete("results", (sources.keys() | garbage) - named)
 
     def _merge_results(self, name: str, sources: Mapping[str, Sequence[str]]) -> None:
-        """Write results into one file, one source after the other.
+        """Write the results of some entries into a single file, one source after the other.
 
         Args:
             name: of the new file.
-            sources: the entries to take of each file. A file may hold others, which two writers have both merged.
+            sources: the entries to take of each file. A file may also hold other entries, which two writers have both
+                merged.
         """
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, RESULT_SCHEMA, compression="zstd") as writer:
@@ -361,8 +362,8 @@ class Catalogue:
 def _read_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Return a Parquet file's table.
 
-    It is read in this thread. Other threads release the Python file when they are done; after the interpreter's end
-    that aborts the process, as in one of seven that ended right after `pq.read_table` (pyarrow 26.0.1).
+    It is read in this thread. Other threads release the Python file when they are done; if that is after the
+    interpreter's end, the process aborts, as one of seven did that ended right after `pq.read_table` (pyarrow 26.0.1).
     """
     return pq.ParquetFile(io.BytesIO(content)).read(columns=columns, use_threads=False)
 
@@ -404,7 +405,7 @@ def _stamp(info: Mapping[str, Any]) -> str:
 
 
 def _newest(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the newest row of each place, among those that this evalrun knows."""
+    """Return the newest row of each run, among rows whose version is known here."""
     known = (row for row in rows if row["schema"] <= SCHEMA_VERSION)
     return {row["place"]: {**row} for row in sorted(known, key=_age)}
 
@@ -415,7 +416,7 @@ def _is_old(info: Mapping[str, Any], now: float) -> bool:
 
 
 def _age(row: Mapping[str, Any]) -> tuple[float, float, str]:
-    """Order rows of one place: by when the run was read, then by when the row was compacted."""
+    """Order the rows of a run by the time of reading, then by the time of compaction."""
     return row["indexed_at"], row["compacted_at"], str(row["results_file"])
 
 

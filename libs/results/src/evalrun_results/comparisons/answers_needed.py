@@ -60,8 +60,9 @@ class GateNeed:
 def measure_spread(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
     """Return how two runs differ.
 
-    The variance of the differences has two parts: real ones between problems, and chance within a problem, which
-    shrinks with the number of samples (Miller 2024, section 3.2). A won and a lost problem are added to those seen.
+    The variance of the differences has two parts: real differences between problems, and chance within a problem, which
+    shrinks with the number of samples (Miller 2024, section 3.2). One won and one lost problem are added to the
+    observed ones.
 
     Raises:
         ValueError: they share no problem that was judged in both.
@@ -83,7 +84,10 @@ def measure_spread(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
 
 
 def gate_needs(spread: Spread, points: float, samples: int) -> GateNeed:
-    """Return what it takes to see that a run is `points` behind, with a two-sided interval at 95 %."""
+    """Return how many problems a gate needs to show, 4 times in 5, that a run is `points` behind.
+
+    The gate has a two-sided interval at 95 %, and so many samples of each problem.
+    """
     difference, variance = points / 100, spread.variance(samples)
     problems = problems_to_see(difference, variance, CONFIDENCE)
     return GateNeed(points, samples, problems, _simulate_gate(problems, difference, variance))

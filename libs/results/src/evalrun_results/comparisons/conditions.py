@@ -29,7 +29,7 @@ _OF_THE_MODEL: Final = ("model_revision", "weights_sha256", "adapter_sha256", "q
 
 
 def list_condition_differences(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
-    """Name the conditions that differ between two runs, one line each, as `A against B`.
+    """Name the conditions that differ between two runs, as lines `A against B`.
 
     Args:
         first, second: the run_info.json of A and of B.
@@ -55,7 +55,7 @@ def list_measurement_changes(first: Info, second: Info, datasets: Iterable[str])
 
 
 def why_not_comparable(first: Info, second: Info, name: str) -> list[str]:
-    """Return why the scores of two runs on a dataset say nothing of each other; empty if they may be compared.
+    """Return why the scores of two runs on a dataset cannot be compared; empty if they can.
 
     Models, engines and seeds may differ. Sampling, prompts, tests and the judge may not.
     """

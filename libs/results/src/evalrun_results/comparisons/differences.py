@@ -52,10 +52,10 @@ def compute_differences(
 ) -> dict[str, Difference]:
     """Return the difference of each metric that some problem has a value of in both runs, in the order asked for.
 
-    Shares have Gaffke's interval (`mean_bounds`), which holds for any number of problems, few samples or many, and
-    however one-sided the changes are. Amounts have the percentile bootstrap over problems: 10,000 draws of as many
-    pairs as there are, and none with fewer than 30 problems, or fewer than 10 that differ. Neither the number of
-    metrics nor the order of the results changes an interval.
+    Shares have Gaffke's interval (`mean_bounds`), which holds for any number of problems and samples, however one-sided
+    the changes are. Amounts have the percentile bootstrap over problems: 10,000 resamples, each of as many pairs as
+    there are. They have no interval with fewer than 30 problems, or fewer than 10 that differ, or if all changes are
+    equal. Neither the number of metrics nor the order of the results changes an interval.
 
     Args:
         paired: the problems.
@@ -79,7 +79,7 @@ def pair_readings(paired: PairedDataset, metric: str) -> PairedReadings | None:
 def compute_reading_differences(
     readings: Mapping[str, PairedReadings], *, confidence: float = CONFIDENCE, seed: int = SEED
 ) -> dict[str, Difference]:
-    """Return the differences of metrics from their readings; of those that some problem has a value of in both."""
+    """Return, from their readings, the differences of the metrics that some problem has a value of in both runs."""
     valued = {name: each for name, each in readings.items() if each.members.any()}
     amounts = _amount_bounds({name: each for name, each in valued.items() if not is_share(name)}, confidence, seed)
     return {name: _difference(name, each, amounts.get(name), confidence) for name, each in valued.items()}

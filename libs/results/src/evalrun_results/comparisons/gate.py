@@ -104,7 +104,7 @@ class GateResult:
 
 
 def decide(low: float | None, high: float | None, max_regression: float, problems: int) -> GateDecision:
-    """Decide by the interval of candidate minus baseline, both in the metric's good sense.
+    """Decide by the interval of candidate minus baseline, signed so that larger is better.
 
     PASS: low >= -max_regression; FAIL: high < -max_regression; else INCONCLUSIVE. Fewer than `MIN_PROBLEMS` decide
     nothing, and neither does a difference without an interval.
@@ -132,7 +132,7 @@ def decide_gate(
     """Compare a run with its baseline as the gate specifies, by an interval that is valid for a single look.
 
     Args:
-        gate: what is asked.
+        gate: which datasets and metric are compared, and with what margin.
         baseline: the totals of the earlier run, by dataset; None with an anchor.
         candidate: of the run that is to pass.
         family: how many gates the run has.
@@ -236,7 +236,8 @@ def explain_missing_problems(gate: Gate) -> str:
 def overall(decisions: Sequence[GateResult]) -> JsonObject:
     """Return the `gate` of summary.json for all gates together: the worst decision.
 
-    With one gate it is that one; with several it has their messages, and all of them are under `gates`.
+    A single gate is the overall decision itself. With several gates the messages of those with the worst decision are
+    joined; summary.json lists every gate under `gates`.
     """
     if len(decisions) == 1:
         return decisions[0].as_json()
@@ -266,7 +267,7 @@ def bound_text(gate: Gate) -> str:
 
 
 def _difference(gate: Gate, parts: Sequence[GateDataset], confidence: float) -> Difference | None:
-    """Return the difference over all parts; None where nothing can be compared."""
+    """Return the difference over all parts; None if nothing can be compared."""
     readings = [part.readings for part in parts if part.readings is not None]
     if not any(each.members.any() for each in readings):
         return None
@@ -298,7 +299,7 @@ def _select_members(readings: PairedReadings) -> tuple[Floats, Floats]:
 def _scales(weights: Sequence[float] | None, values: Sequence[Floats]) -> list[float]:
     """Return the factors of each dataset's values that make the mean over all the weighted mean over datasets.
 
-    So one bound serves both, with the largest factor's worst value as the worst that may exist.
+    So one bound serves both, and the worst possible value is that of the largest factor.
     """
     if weights is None:
         return [1.0] * len(values)
@@ -373,8 +374,8 @@ def describe_missing_completions(baseline: int, candidate: int, decision_of_judg
 
 
 def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
-    """Return the number of problems, or the margin, with which a run equal to its baseline would pass; where answers
-    were not judged, the margin with which this one would."""
+    """Return the number of problems, or the margin, with which a run equal to its baseline would pass. If answers were
+    not judged, return the margin with which this run would pass."""
     worst = found.high if gate.falls else found.low
     if found.missing is not None and worst is not None:
         allow = "" if gate.min_improvement is not None else f", or allow a maxRegression of about {abs(worst):.3f}"

@@ -17,7 +17,7 @@ from evalrun_results.sequential.order import order_problems
 
 
 class UnusableGateError(Exception):
-    """The runs cannot decide the gate. The message names the reason, in one line."""
+    """The runs cannot decide the gate. The message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def make_gate_datasets(
     """Return the values that a gate compares, by dataset in its order.
 
     Args:
-        gate: what is asked.
+        gate: which datasets and metric are compared, and with what margin.
         baseline: the totals of the earlier run, by dataset; None with an anchor.
         candidate: of the run that is to pass.
 
@@ -72,7 +72,11 @@ def make_gate_datasets(
 
 
 def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str, gate: Gate) -> DatasetTotals:
-    """Return a dataset's totals. Raises UnusableGateError where a gate can have none of them."""
+    """Return a dataset's totals.
+
+    Raises:
+        UnusableGateError: the run lacks the dataset, or has results that can be forged, which the gate does not allow.
+    """
     totals = run.get(dataset)
     if totals is None:
         known = f"it has {', '.join(sorted(run))}" if run else "it has no results at all"
@@ -91,9 +95,9 @@ def sequential_values(
 ) -> SequentialGains:
     """Return the gains that a sequential gate looks at.
 
-    They are of the problems up to the first one in drawing order that has no result: what came later may be there
-    because it was quick. A gain is in the metric's good sense; what was not judged, in either run, lies between its
-    bounds.
+    They cover the problems, in drawing order, before the first problem without a result: later results may have arrived
+    early because they were quick. A positive gain is an improvement. If a completion was not judged, in either run, the
+    gain lies between its bounds.
 
     Args:
         gate: about a dataset.
@@ -145,7 +149,7 @@ def base_bounds(
 ) -> dict[str, tuple[float, float, int]]:
     """Return the bounds of each problem's value in the baseline, as `value_bounds`; without a baseline, the anchor.
 
-    Problems of which the baseline may have no value are not in it, nor those that it does not have at all.
+    Excludes problems that the baseline lacks, or for which it cannot have a value.
     """
     if baseline is None:
         anchor = gate.anchor_value or 0.0

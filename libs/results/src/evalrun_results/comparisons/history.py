@@ -1,7 +1,7 @@
 """The curve of a metric over the steps of a training, from the outputs of its runs. Pure.
 
-A run says by `spec.lineage` which checkpoint it evaluated; one that says no step is placed by the number in its model's
-directory (`global_step_120`), else left out with the reason.
+A run names its checkpoint in `spec.lineage`. Without a step there, the number in the model's directory
+(`global_step_120`) counts; without either, the run is left out with the reason.
 """
 
 import re
@@ -86,7 +86,7 @@ def curves(runs: Iterable[HistoryRun], metric: str, datasets: Sequence[str] = ()
     Args:
         runs: in any order; two of a step (a checkpoint that was written again) stay two points.
         metric: of the summary.
-        datasets: those that are wanted; empty: all.
+        datasets: the requested datasets; empty for all.
     """
     points: dict[tuple[str, str], list[Point]] = {}
     stepless = []

@@ -1,7 +1,7 @@
-"""Ranks runs by dataset, and reports which of them cannot be told apart. Pure.
+"""Ranks runs by dataset, and reports which runs do not differ significantly. Pure.
 
-Two runs are told apart if the p-value of their paired difference stays below 0.05 after Holm's correction over all
-pairs of the leaderboard. So runs that are truly equal are ranked apart in at most 5 % of leaderboards, whatever the
+Two runs differ significantly if the p-value of their paired difference stays below 0.05 after Holm's correction over
+all pairs of the leaderboard. So runs that are truly equal are ranked apart in at most 5 % of leaderboards, whatever the
 number of runs. Runs that were measured in another way stand in another table, because their scores cannot be compared.
 """
 
@@ -92,14 +92,15 @@ def rank_runs(
 ) -> Leaderboard:
     """Rank runs on each dataset that any of them has.
 
-    A problem's score is the share of its answers that were accepted, its mean over seeds. A missing answer, also one of
-    a problem that a run did not come to, counts for a run, and against it, as is worst for whoever profits from it.
-    Results that can be forged and runs that their gates stopped early are not ranked.
+    A problem's score is the share of its answers that were accepted, its mean over seeds. A missing answer, including
+    answers to problems that a run never reached, is assumed wrong when the run is compared as the better one, and
+    accepted when it is compared as the worse one. Results that can be forged and runs that their gates stopped early
+    are not ranked.
 
     Args:
-        runs: finished ones.
-        attested: places of the runs that are as a trusted signer has signed them; None: not asked.
-        datasets: to rank them on; the others have no part in Holm's correction either. None: all.
+        runs: finished runs.
+        attested: places of the runs that match a trusted signer's statement; None if signatures were not checked.
+        datasets: for the ranking; other datasets are excluded from Holm's correction too. None means all.
     """
     names = sorted({name for run in runs for name in run.totals if datasets is None or name in datasets})
     not_ranked: list[str] = []
@@ -124,7 +125,7 @@ def pairwise_p(lows: Sequence[Floats], highs: Sequence[Floats]) -> Mapping[tuple
     """Return the p-value of each pair's difference, with missing answers as is worst for the difference.
 
     Args:
-        lows, highs: one of each an entry, by problem: between which its score lies.
+        lows, highs: an array per entry: the bounds of its score, by problem.
     """
     found = {}
     for first, second in combinations(range(len(lows)), 2):

@@ -4,8 +4,9 @@
 def mcnemar_exact(lost: int, gained: int) -> float:
     """Return the two-sided p-value of McNemar's exact test (McNemar 1947, with the binomial distribution itself).
 
-    Under the null a problem that only one run solved is as likely to be the one's as the other's: the smaller of the
-    two counts is Binomial(lost + gained, 1/2), and its tail is doubled. Problems that ended alike say nothing.
+    Under the null a problem that only one run solved is equally likely to be solved by either run: the smaller of the
+    two counts is Binomial(lost + gained, 1/2), and its tail is doubled. Problems with the same outcome in both runs
+    carry no information.
 
     Args:
         lost: problems that only the first run solved.

@@ -1,11 +1,11 @@
 """Bounds of a mean of bounded values that are valid for any number of values and any skew. Pure.
 
 Gaffke's bound ("Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
-Mathematical Methods of Statistics 14, 2005; Learned-Miller and Thomas, arXiv:1905.06208): to the values seen joins the
-worst value that may exist, and the bound is a quantile of their mean with weights drawn uniformly (Dirichlet with every
-parameter 1). For values of two kinds the bound is Clopper and Pearson's, which is exact. For others no proof is known,
-and no violation either: the unit tests enumerate the level in 25 settings. The bound rises with each value,
-so values that are not known can be replaced by the least that they may be.
+Mathematical Methods of Statistics 14, 2005; Learned-Miller and Thomas, arXiv:1905.06208): the worst possible value is
+added to the observed values, and the bound is a quantile of their mean with weights drawn uniformly (Dirichlet with
+every parameter 1). For values of two kinds the bound is Clopper and Pearson's, which is exact. For other distributions
+no proof is known, and no violation either: the unit tests enumerate the level in 25 settings. The bound rises with each
+value, so values that are not known can be replaced by the least that they may be.
 
 Nothing is drawn: weights are shares of exponential variables, and the chance that a sum of them is negative is one
 integral in the complex plane, along the line through its saddle point (Rice 1980), where it falls off fast.
@@ -49,15 +49,15 @@ class Tally:
 
 
 def mean_interval(lows: Floats, highs: Floats, least: float, greatest: float, confidence: float) -> tuple[float, float]:
-    """Return the two-sided interval of the mean of values that lie between `lows` and `highs`, whatever they are.
+    """Return the two-sided interval of the mean of values that are only known to lie between `lows` and `highs`.
 
     Args:
-        lows, highs: between which each value lies; equal where it is known.
-        least, greatest: between which every value lies, also those that were not drawn.
+        lows, highs: bounds of each value; equal if the value is known.
+        least, greatest: bounds of every value, including values that were not drawn.
         confidence: of the interval; each side errs with half of the rest.
 
     Raises:
-        ValueError: there are no values, or one is out of bounds.
+        ValueError: there are no values, or a value is out of bounds.
     """
     slack = 10.0**-DIGITS
     if len(lows) == 0 or lows.min() < least - slack or highs.max() > greatest + slack:
@@ -101,7 +101,7 @@ def chance_at_most(values: Floats, counts: Floats, least: float, mean: float) ->
     A sample whose chance is at most `error` has a lower bound of at least `mean`.
 
     Args:
-        values: different ones.
+        values: pairwise different.
         counts: samples x values: how often each value occurs.
         least: that any value may be.
         mean: that is asked about.

@@ -19,8 +19,8 @@ _DIGITS: Final = 9
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down method (1979), in the order given.
 
-    Whoever calls a difference real where its adjusted p is below 0.05 errs in at most 5 % of such families, whatever
-    the tests have to do with each other.
+    Calling differences real if their adjusted p is below 0.05 errs in at most 5 % of such families, however the tests
+    depend on each other.
     """
     ordered = sorted(range(len(p_values)), key=lambda place: p_values[place])
     adjusted = [1.0] * len(p_values)
@@ -34,11 +34,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def sign_flip_p(differences: Floats, *, seed: int = SEED) -> float:
     """Return the two-sided p-value of paired differences by the sign-flip permutation test.
 
-    Under the null each problem's difference is as likely to have the other sign. With differences of a size, as at
-    one sample a problem, it is McNemar's exact test, and is computed as that; else the signs are drawn 99,999 times.
+    Under the null each problem's difference is as likely to have the other sign. If all differences other than 0 have
+    the same size, as with one sample per problem, this is McNemar's exact test and computed as such. Otherwise the
+    signs are drawn 99,999 times.
 
     Args:
-        differences: one a problem.
+        differences: one per problem.
         seed: of the draws.
     """
     rounded = np.round(differences, _DIGITS)

@@ -74,12 +74,12 @@ NAMES: Final = tuple(phase.spellings[0] for phase in PHASES)
 
 
 def phase_named(name: str) -> TrainingPhase | None:
-    """Return the phase that a run's lineage, or a user, names; None if it is none of them."""
+    """Return the phase with this name, from a run's lineage or from a user; None for an unknown name."""
     return next((phase for phase in PHASES if name.lower() in phase.spellings), None)
 
 
 def phase_in(run_info: Mapping[str, object]) -> TrainingPhase | None:
-    """Return the phase in a run's lineage, or None if it names none or an unknown phase."""
+    """Return the phase in a run's lineage, or None if the lineage names no phase or an unknown phase."""
     said = read_lineage(run_info).get("phase")
     return phase_named(said) if isinstance(said, str) else None
 
@@ -128,10 +128,11 @@ def compare_phases(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None
 
     Args:
         found: the configurations, the baseline first.
-        named: phases by place, for runs that do not say theirs.
+        named: phases by the run's place, e.g. of runs whose lineage names none; they come before the lineage's.
 
     Raises:
-        ValueError: a configuration says no phase, or the first one says another than the baseline's.
+        ValueError: a configuration after the first has no known phase, or the first has a phase other than the
+            baseline's.
     """
     phases: list[tuple[Configuration, TrainingPhase]] = []
     for number, configuration in enumerate(found.configurations):

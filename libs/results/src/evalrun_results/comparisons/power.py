@@ -43,7 +43,7 @@ def power_note(differences: Floats, confidence: float = 0.95) -> PowerNote:
     deviation of the differences over problems (Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, section 5).
 
     Args:
-        differences: one a problem.
+        differences: one per problem.
         confidence: of the two-sided interval.
     """
     count = len(differences)
@@ -63,11 +63,11 @@ def problems_to_see(difference: float, variance: float, confidence: float) -> in
 
 
 def margin_to_pass(problems: int, variance: float, confidence: float) -> float:
-    """Return the least margin with which a gate passes a candidate that is as good as its baseline, 4 times in 5.
+    """Return the smallest margin with which a gate passes a candidate equal to its baseline with 80 % probability.
 
     Args:
         problems: compared, at least 1.
-        variance: of the differences over problems; at one sample a problem the share of answers that flip.
+        variance: of the differences over problems. With one sample per problem it is the share of answers that flip.
         confidence: of the gate's interval.
     """
     usual = _reach(confidence) * math.sqrt(variance / problems) + UNSEEN / problems
@@ -97,11 +97,11 @@ def least_problems(margin: float, confidence: float) -> int:
 
 
 def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | None:
-    """Describe what a gate needs, if it can hardly decide with the given problems; None if it can.
+    """Describe what a gate needs if it can hardly decide with the given problems; else return None.
 
     Args:
         gate: as the spec has it.
-        problems: of its datasets; None if nobody has counted them yet.
+        problems: number in its datasets; None if not counted yet.
         family: how many gates the run has.
     """
     margin, confidence = -gate.min_gain, 1 - (1 - gate.confidence_value) / family

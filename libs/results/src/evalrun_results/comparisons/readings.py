@@ -76,7 +76,7 @@ class PairedReadings:
 def read_metric(metric: str, columns: ProblemColumns) -> Readings | None:
     """Return a metric's readings, or None if no problem has or may have a value.
 
-    A missing answer may be worth any amount, so the values of an amount are those of the judged answers alone.
+    A missing answer may be worth any amount, so the values of an amount come from judged answers only.
     """
     found = estimate_problems(metric, columns)
     if found is None:

@@ -56,8 +56,8 @@ def make_gate_decider(
         base_dir: the directory that relative baselines start from.
         drawn: how the run drew its problems.
         decided: the decisions made while the run went on, by the gate's index; such a decision stands.
-        partial: why the run ended early; empty if it did not. An open gate then stays open: the problems that the run
-            did not reach may be those that got worse.
+        partial: why the run ended early; empty if it did not. An open gate then stays open: the problems that got worse
+            may be among those that the run did not reach.
         run_info: the run's run_info.json, which describes its datasets.
     """
     early = f"the run ended early, so nothing was compared: {partial}"
@@ -159,7 +159,8 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
     """Return the drawing order of a run that has ended.
 
     Raises:
-        UnusableGateError: it was stopped early, and its gate's population cannot be told any more.
+        UnusableGateError: the run was stopped early, and its gate is not sequential or the baseline does not have just
+            its problems; or a sequential gate's run lacks problems of the baseline; or as `check_answers_known`.
     """
     spec = run.run_info.get("spec")
     protocol = spec.get("protocol") if isinstance(spec, dict) else None
@@ -188,7 +189,7 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
 
 
 def _check_no_problem_left_out(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Totals) -> None:
-    """Raise UnusableGateError if a sequential gate's run lacks problems: the others are no random sample.
+    """Raise UnusableGateError if a sequential gate's run lacks problems: the remaining problems are no random sample.
 
     Other gates count such problems in the least favourable way.
     """

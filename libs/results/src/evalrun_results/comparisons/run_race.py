@@ -18,7 +18,7 @@ from evalrun_results.sequential.race import ERROR, run_race
 
 
 class UnusableRaceError(ValueError):
-    """The runs cannot be raced. The message names the reason, in one line."""
+    """The runs cannot be raced. The message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ class Race:
 
 
 def race_runs(runs: Sequence[RunFacts], dataset: str, population: Population) -> Race:
-    """Race runs in the drawing order of the first run's seed: finished ones on the problems that all of them have, or
-    the runs of one race on those that it has drawn so far.
+    """Race runs in the drawing order of the first run's seed: finished runs on their common problems, or the runs of a
+    single race on the problems drawn so far.
 
     A problem's value is the share of its answers that were accepted. One that was not judged counts for a run, and
     against it, as is worst for whoever profits from it; so does a problem of a race that a run has not answered yet.
 
     Raises:
         UnusableRaceError: a run lacks the dataset, its results can be forged, its gates chose how many problems it
-            has, the runs share no problem, or those of a race are not of the same one.
+            has, the runs share no problem, or they belong to different races.
     """
     for run in runs:
         _check(run, dataset)
@@ -144,7 +144,7 @@ def _check(run: RunFacts, dataset: str) -> None:
 
 
 def read_early_stop(run: RunFacts) -> StoppedEarly | None:
-    """Return how a run was stopped early; None: it was not. Raises BadInputError."""
+    """Return how a run was stopped early, or None if it was not. Raises BadInputError."""
     stopped = run.summary.get("stoppedEarly")
     return StoppedEarly.parse(stopped) if isinstance(stopped, Mapping) else None
 
@@ -153,7 +153,7 @@ def _size_of_race(runs: Sequence[RunFacts], dataset: str, seen: Sequence[Collect
     """Return the number of problems of the benchmark that runs of one race draw in the same order.
 
     Raises:
-        UnusableRaceError: they are not of one race.
+        UnusableRaceError: they belong to different races.
     """
     sizes, seeds = set[int](), set[int | None]()
     for run, has in zip(runs, seen, strict=True):

@@ -101,7 +101,7 @@ def _compute_variance_within(run: Mapping[str, DatasetTotals], names: tuple[str,
 
 
 def chance_within(*columns: ProblemColumns) -> float | None:
-    """Return the variance of an answer within its problem; None where one answer a problem was not repeated."""
+    """Return the variance of an answer within its problem; None if no problem has several judged answers or repeats."""
     judged = np.concatenate([each.judged for each in columns]) if columns else np.zeros(0)
     accepted = np.concatenate([each.accepted for each in columns]) if columns else np.zeros(0)
     several = judged > 1

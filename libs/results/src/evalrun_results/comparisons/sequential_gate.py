@@ -41,7 +41,7 @@ def decide_sequentially(
     seed: int,
     family: int = 1,
 ) -> GateResult:
-    """Decide a gate by the problems drawn so far. Whoever calls it, however often, meets the same first decision.
+    """Decide a gate by the problems drawn so far. The first decision is the same, whoever calls it and however often.
 
     Args:
         gate: with `sequential`.
@@ -102,7 +102,7 @@ def decide_sequentially(
 
 
 def _bases(gate: Gate, values: Values) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
-    """Return the baseline's values; half way between the bounds of those that are not known."""
+    """Return the baseline's values; unknown values are taken as half way between their bounds."""
     middle = (values.floors + values.ceilings) / 2
     return middle + 0.5 if gate.falls else 0.5 - middle
 
@@ -131,7 +131,7 @@ def _message(gate: Gate, decision: GateDecision, found: Finding, values: Values,
 
 
 def _open(gate: Gate, found: Finding, values: Values, confidence: float) -> str:
-    """Return why a sequential gate has not decided, and what would decide it."""
+    """Describe why a sequential gate has not decided, and what would decide it."""
     bound = bound_text(gate)
     if found.looked_at < len(values.floors):
         return f"the interval still holds {bound}: more problems of the run decide"
@@ -146,7 +146,7 @@ def _open(gate: Gate, found: Finding, values: Values, confidence: float) -> str:
 def estimate_needed_problems(values: Values, min_mean: float, error: float) -> int | None:
     """Return after how many problems like these a gate would decide; None where they lie at its bound.
 
-    The capital against the bound grows by a steady rate for each stake; the best one's is taken.
+    The capital against the bound grows at a steady rate for each stake; the rate of the best stake is used.
     """
     seen = (values.lows + values.highs) / 2
     if not len(seen):

@@ -169,7 +169,7 @@ def compare_several(configurations: tuple[Configuration, ...], *, all_pairs: boo
 
     Args:
         configurations: at least two, the baseline first.
-        all_pairs: every pair, not only the first against each other one.
+        all_pairs: compare every pair, not only the first configuration with each other one.
     """
     runs = [run for each in configurations for run in each.runs]
     shared = [name for name in runs[0].totals if all(name in run.totals for run in runs)]

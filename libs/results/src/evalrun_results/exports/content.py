@@ -31,7 +31,7 @@ MAX_GROUP: Final = 100
 
 
 class CurvePoint(BaseModel):
-    """The run's place on the curve of a schedule."""
+    """The run's point on the curve of a schedule."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -76,9 +76,9 @@ def export_id(order: RunConfig) -> str:
 
 
 def curve_point(order: RunConfig) -> CurvePoint | None:
-    """Return a run's place on its schedule's curve; None if it has none.
+    """Return a run's point on its schedule's curve; None without a schedule or a step.
 
-    A rejudging has none: its run is on the curve already, and one point must not come from two judges.
+    A rejudging has no point: its run is on the curve already, and a point must not come from two judges.
     """
     lineage = order.spec.lineage
     if lineage is None or lineage.schedule is None or lineage.step is None or order.rejudge is not None:

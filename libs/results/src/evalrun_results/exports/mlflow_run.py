@@ -69,7 +69,7 @@ class MlflowExporter:
     ) -> tuple[str | None, str]:
         """Return the logged model of the run's checkpoint, created once, or why there is none.
 
-        A rewritten checkpoint is another one: models are told apart by the run, of which each checkpoint has one.
+        A rewritten checkpoint is a new model: models are identified by the run, and each checkpoint has its own run.
         """
         point = content.point
         if point is None:
@@ -98,7 +98,8 @@ class MlflowExporter:
         return str(model.model_id), ""
 
     def _send(self, client: MlflowClient, run: str, content: ExportContent, model: str | None) -> None:
-        """Send what may be sent twice: parameters do not change between exports of a run, but metrics of a step may."""
+        """Send the values that may be sent repeatedly: parameters stay equal between exports of a run, metrics of a
+        step may change."""
         now, step = int(time.time() * 1000), 0 if content.point is None else content.point.step
         metrics = [Metric(key, value, now, step, model_id=model) for key, value in content.metrics.items()]
         for start in range(0, len(metrics), METRIC_BATCH):

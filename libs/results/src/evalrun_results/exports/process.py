@@ -1,4 +1,4 @@
-"""Runs an export in a process of its own, with a hard limit: whatever it does, the run goes on."""
+"""Runs an export in a child process with a hard limit, so that no failure of it stops the run."""
 
 import logging
 import os
@@ -26,9 +26,9 @@ def export_apart(
 
     Args:
         target: where to.
-        content: what.
+        content: the exported values.
         directory: the outputs'.
-        scratch_in: where a directory for scratch files is made; None: the system's own place.
+        scratch_in: where a directory for scratch files is made; None uses the system's default.
         seconds: after which the process is killed.
 
     Raises:
@@ -68,7 +68,7 @@ def environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """Return the export's environment: this process's, with every file of the packages in the scratch directory.
 
     A pod's root and home are read-only. Without a home and a .netrc the environment is the only source of an API key:
-    whoever runs on one machine must not export with a key that they did not name.
+    a run on one machine must never use a key that its user did not name.
     """
     places = ("HOME", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_ARTIFACT_DIR", "TMPDIR")
     return {

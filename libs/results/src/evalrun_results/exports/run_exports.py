@@ -56,7 +56,7 @@ class RunExports:
 
     Args:
         order: the run's.
-        export: does one; by default in a process of its own.
+        export: exports to a target; `make_exports` passes a function that does so in a child process.
     """
 
     def __init__(self, order: RunConfig, export: RunExport) -> None:
@@ -100,7 +100,7 @@ class RunExports:
 
 
 def make_exports(order: RunConfig, *, scratch_in: Path, seconds: float) -> RunExports | None:
-    """Return the exports of a run; None where its spec names none.
+    """Return the exports of a run; None if its spec names none.
 
     Args:
         order: the run's.

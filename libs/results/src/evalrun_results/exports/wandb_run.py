@@ -50,7 +50,7 @@ class WandbExporter:
         return Exported(files=self._keep(content.id))
 
     def _add_to_curve(self, content: ExportContent, point: CurvePoint) -> None:
-        """Log a row of the curve. A point that is sent twice appears twice, at the same place."""
+        """Log a row of the curve. A point that is sent twice appears twice, at the same position."""
         curve = {"schedule": point.schedule, "namespace": content.namespace}
         run = self._open(point.id, point.schedule, content, "curve", curve)
         run.define_metric(STEP, hidden=True)

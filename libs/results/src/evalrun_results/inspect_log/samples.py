@@ -1,6 +1,6 @@
 """The samples of a log: one per completion, from its row in the run's outputs. Pure.
 
-The fields are those of `inspect log schema`. Texts of tests are left out unless they are asked for: a log is made to be
+The fields follow `inspect log schema`. Texts of tests are left out unless they are asked for: a log is made to be
 shown.
 """
 
@@ -64,7 +64,7 @@ class AskedProblem:
 
 
 def stable_id(*parts: object) -> str:
-    """Return an identifier that the same parts always give."""
+    """Return an identifier that depends only on the parts."""
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:_ID_CHARACTERS]
 
 

@@ -186,7 +186,7 @@ def dataset_metrics(
         totals: by problem.
         options: of the run.
         gpu_seconds: the dataset's share; None where unknown.
-        work: what each unit of work took of the run's active time; None if there is no throughput to tell.
+        work: seconds of the run's active time for each unit of work; None without throughput.
     """
     columns = ProblemColumns.from_totals(totals)
     clustered = bool((columns.seen > 1).any())
@@ -317,7 +317,7 @@ def _add_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric, 
 
 
 def _causes(causes: Counter[str]) -> JsonObject:
-    """Return the most frequent causes with their counts, and the sum of the others."""
+    """Return the most frequent causes with their counts, and the sum of all other counts."""
     named = sorted((-count, cause) for cause, count in causes.items() if cause != OTHER_CAUSES)
     listed: JsonObject = {cause: -count for count, cause in named[:LISTED_CAUSES]}
     others = causes[OTHER_CAUSES] - sum(count for count, _ in named[LISTED_CAUSES:])

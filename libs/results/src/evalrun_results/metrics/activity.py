@@ -1,7 +1,7 @@
 """Times at which a run was at work, and each problem's part of them: the basis of throughput. Pure.
 
-Datasets of a run overlap: one is judged while the next is generated. So their windows cannot be compared: of two equal
-datasets the later one would seem slower. Instead the run's active time is split over problems by the work that each
+Datasets of a run overlap: one is judged while the next is generated. So their windows cannot be compared: the later of
+two equal datasets would seem slower. Instead the run's active time is split over problems by the work that each
 caused: seconds of generation by the seconds its requests took, seconds of judging by the CPU seconds of its tests, and
 a second with both half and half. Equal datasets get equal figures, wherever they stand in the file.
 """

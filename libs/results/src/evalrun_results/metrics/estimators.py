@@ -1,7 +1,7 @@
 """The estimator of each metric: its value for every problem of a dataset. Pure.
 
-What a metric is called, how its problems become one figure and where that is shown is described in
-`evalrun_registry.metrics`, under the same name.
+`evalrun_registry.metrics` describes, under the same name, a metric's title, aggregation over problems, and where it is
+shown.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from evalrun_results.metrics.turns import Reached, count_bits, list_turn_states,
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of an hour; None where the run names none."""
+    """Prices per hour; None if the run names no price."""
 
     gpu_hour: float | None = None
     cpu_hour: float | None = None
@@ -81,7 +81,7 @@ class ProblemValues:
 
     @property
     def values(self) -> Floats:
-        """The value of each problem; 0 where it has none."""
+        """The value of each problem; 0 without a value."""
         quotients: Floats = self.above / np.maximum(self.below, 1)
         return np.where(self.members, quotients, 0.0)
 
@@ -279,7 +279,7 @@ def _recovery_by_turn(given: Measurements, turn: int) -> ProblemValues:
 
 
 def _recovery(given: Measurements, _number: int) -> ProblemValues:
-    """Leave nothing out, but report the problems with a sample that was not judged on the way to the last turn."""
+    """Exclude no problem, but report problems with a sample that has an unjudged completion and no accepted one."""
     found = _recovery_by_turn(given, given.turns)
     pairs = zip(given.by_turn, given.columns.problems, strict=True)
     left_out = sum(turns[-1].known != problem.outcomes.seen for turns, problem in pairs)

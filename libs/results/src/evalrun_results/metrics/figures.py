@@ -32,9 +32,9 @@ ALL_ALIKE: Final = "every problem has the same value: how much they may differ i
 class Figure:
     """A metric's value with its 95 % interval.
 
-    value: None where it is not defined (nothing judged, nothing solved).
-    low, high: None where the value is, without an interval, and where the bound is infinite: more than one draw in 40
-        solved nothing, or too few problems lie beyond a percentile.
+    value: None if it is undefined (nothing judged, nothing solved).
+    low, high: None without a value or an interval, and if the bound is infinite: more than 1 in 40 resamples solved
+        nothing, or too few problems lie beyond a percentile.
     method: of the interval; `none` if there is none.
     n: how many problems the figure is about.
     no_interval_because: why a value has no interval; empty if it has one.
@@ -103,7 +103,7 @@ class MetricSet:
         self.ratio(name, values, members.astype(np.float64), members)
 
     def ratio(self, name: str, above: Floats, below: Floats, members: Mask) -> None:
-        """Report sum(above) / sum(below) over the member problems; nothing where the denominator is 0."""
+        """Report sum(above) / sum(below) over the member problems; its value is None if the denominator is 0."""
         self._order.append(name)
         self._ratios[name] = (np.where(members, above, 0.0), np.where(members, below, 0.0), int(members.sum()))
 

@@ -1,9 +1,10 @@
 """95 % intervals, with the number of problems from which each is reliable. Pure.
 
-Wilson's serves proportions, the percentile bootstrap over problems means and ratios of many problems, `plus_four` and
-`plus_two` those of few, order statistics percentiles. Samples of a problem are never taken apart: they are clustered,
-and Wilson's interval over 164 x 10 of them covers 53 %, not 95 %. The bootstrap over few problems is as bad: with
-10 samples of each and a mean of 0.05 it covers 41 to 74 % at 5 problems (`tests/unit/metrics/test_coverage.py`).
+Proportions use Wilson's interval. Means and ratios over many problems use the percentile bootstrap. Over few problems,
+means of shares use `plus_four`, and means of their differences `plus_two`. Percentiles use order statistics. Samples of
+a problem are never taken apart: they are clustered, and Wilson's interval over 164 x 10 of them covers 53 %, not 95 %.
+The bootstrap over few problems is as bad: with 10 samples of each and a mean of 0.05 it covers 41 to 74 % at 5 problems
+(`tests/unit/results/metrics/test_coverage.py`).
 """
 
 import math
@@ -29,7 +30,7 @@ the time of 8 MiB (13,000 problems, 15 columns: 1.6 s of CPU against 3.4 s)."""
 
 
 def wilson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Bounds:
-    """Return Wilson's score interval of a proportion (Wilson 1927); (None, None) where nothing was tried.
+    """Return Wilson's score interval of a proportion (Wilson 1927); (None, None) without trials.
 
     Raises:
         ValueError: not 0 <= successes <= trials.
@@ -58,8 +59,8 @@ def bootstrap_ratios(
     """Return the percentile interval of each ratio sum(numerator) / sum(denominator).
 
     A mean over a subset of the problems is such a ratio, with an indicator as its denominator. All ratios share the
-    draws. A draw whose denominator is 0 counts as infinite where its numerator is not 0 (nothing solved, at a cost),
-    and is left out where it is 0 too (the mean of nothing). A bound that is infinite is None.
+    draws. A resample with denominator 0 counts as infinite if its numerator is not 0 (nothing solved, at a cost), and
+    is left out if both are 0. A bound that is infinite is None.
 
     Args:
         numerators, denominators: problems x ratios; denominators at least 0.
@@ -92,11 +93,11 @@ def plus_four(values: Floats) -> tuple[float, float]:
     """Return the 95 % interval of the mean of values from 0 to 1, one per problem, for any number of problems.
 
     Agresti and Coull's "plus four" (1998), over problems: two more problems at 0 and two at 1 join the sample, and the
-    usual interval of a mean follows. So one problem does not have zero width, and neither does a mean of 0 or 1.
-    Samples of a problem are one value: the spread between problems is what counts.
+    usual interval of a mean follows. So the interval has a positive width even for a single problem, or a mean of 0 or
+    1. The samples of a problem form a single value, because only the spread between problems counts.
 
     Raises:
-        ValueError: there are no values, or one is not a share.
+        ValueError: there are no values, or a value is not between 0 and 1.
     """
     if len(values) == 0 or values.min() < 0 or values.max() > 1:
         raise ValueError("plus_four takes shares from 0 to 1, at least one")
@@ -107,11 +108,11 @@ def plus_four(values: Floats) -> tuple[float, float]:
 def plus_two(differences: Floats, confidence: float = CONFIDENCE) -> Bounds:
     """Return the interval of the mean of paired differences from -1 to 1, one per problem, for any number of problems.
 
-    Bonett and Price's interval (2012), over problems: a problem that only one run solved joins on each side. So runs
-    that agree on every problem are not taken as equal for certain: what was not seen in n problems may still happen.
+    Bonett and Price's interval (2012), over problems: one won and one lost problem join the sample. So runs that agree
+    on every problem are not taken as equal for certain: what was not seen in n problems may still happen.
 
     Raises:
-        ValueError: there are no differences, or one is not between -1 and 1.
+        ValueError: there are no differences, or a difference is not between -1 and 1.
     """
     if len(differences) == 0 or np.abs(differences).max() > 1:
         raise ValueError("plus_two takes differences from -1 to 1, at least one")
@@ -128,11 +129,11 @@ def _normal_interval(values: Floats, confidence: float) -> tuple[float, float]:
 def order_statistics(values: Floats, percentile: float, confidence: float = CONFIDENCE) -> Bounds:
     """Return the interval of a percentile between two of the sorted values (David & Nagaraja, section 7.1).
 
-    How many of n values lie below the true percentile is binomial, whatever their distribution: no draws are needed,
-    and it holds for any n. A bound is None if too few values lie on that side, e.g. above the 95th of 50.
+    The number of values below the true percentile is binomial for any distribution, so the interval holds for any n,
+    without resampling. A bound is None if too few values lie on that side, e.g. above the 95th of 50.
 
     Args:
-        values: one a problem.
+        values: one per problem.
         percentile: above 0 and below 100.
         confidence: of the two-sided interval.
     """
@@ -172,7 +173,7 @@ def _compute_bounds(outcomes: Floats, confidence: float) -> Bounds:
 
 
 def _linear_quantile(ordered: Floats, share: float) -> float | None:
-    """Return numpy's linear quantile, and None where it is infinite (numpy gives nan between two infinities)."""
+    """Return numpy's linear quantile, or None if it is infinite (numpy returns nan between two infinities)."""
     position = (len(ordered) - 1) * share
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)

@@ -31,5 +31,5 @@ def pass_at_k(samples: int, accepted: int, k: int) -> float:
 
 
 def default_ks(samples: int) -> tuple[int, ...]:
-    """Return the k that are reported where none were asked for: the customary 1, 10 and 100, as far as n reaches."""
+    """Return the default values of k: those of 1, 10 and 100 that do not exceed n."""
     return tuple(k for k in (1, 10, 100) if k <= samples)

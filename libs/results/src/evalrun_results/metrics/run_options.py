@@ -20,7 +20,7 @@ def options_of_spec(
         gpu_seconds: of every replica together.
         is_made_elsewhere: whether the answers came in files.
         is_rejudged: whether the answers of an earlier run were judged again.
-        ks: the k of pass@k of answers that were made elsewhere; empty: those that their number allows.
+        ks: the k of pass@k for answers made elsewhere; empty for the default ks.
     """
     turns = None if is_made_elsewhere else spec.protocol.turns
     return MetricOptions(

@@ -10,7 +10,8 @@ def seed_figures(seeds: Sequence[Mapping[str, float]]) -> JsonObject:
     """Return the entry `by_seed` of a dataset; empty where there are fewer than two seeds.
 
     Args:
-        seeds: figures of each seed. One that a seed lacks, because nothing of it was judged, is left out for all.
+        seeds: figures of each seed. A metric that a seed lacks, because nothing was judged for it, is left out for all
+            seeds.
     """
     if len(seeds) < 2:
         return {}

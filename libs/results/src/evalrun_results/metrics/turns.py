@@ -2,7 +2,7 @@
 
 Counted from the bit masks that a problem's totals keep for each turn. Two rules settle every case:
 - An accepted answer settles its sample; without a further answer a sample keeps its last verdict.
-- A sample with an answer that could not be judged, and none accepted, says nothing from that turn on.
+- A sample with an answer that could not be judged, and none accepted, is excluded from that turn on.
 """
 
 from collections.abc import Iterable, Sequence

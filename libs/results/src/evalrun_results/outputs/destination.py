@@ -1,4 +1,4 @@
-"""The place of outputs, and the names of the files that readers look for. The module imports little for their sake."""
+"""The destination of outputs, and the names of the files that readers look for. For these it imports little."""
 
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ SUMMARY_SCHEMA_VERSION: Final = 1
 
 
 def resolve_destination(destination: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the file system and the path in it that a destination names; nothing is written yet.
+    """Return a destination's file system and the path in it, without writing.
 
     Raises:
         BadInputError: the scheme is unknown, its package is not installed, or the path leads out of its volume.

@@ -43,8 +43,8 @@ class QaOptions:
 class QaLogs:
     """Collects the records of sampled results.
 
-    In any order, except for the turns of a sample, which follow each other: its last answer is what is sampled, and the
-    chat that led to it shows the earlier ones.
+    Samples come in any order, but the turns of a sample follow each other. Only the last answer of a sample may be
+    chosen; the chat that led to it shows the earlier ones.
     """
 
     options: QaOptions
@@ -119,8 +119,8 @@ def qa_record(result: SampleResult, options: QaOptions) -> JsonObject:
 def error_breakdown(verdict: pb.Verdict | None) -> JsonObject:
     """Count the tests by their outcome.
 
-    `memory_limit` are also in `runtime_error`; where there was nothing to run, every test is in `empty_output` and in
-    `syntax_error`. The others add up to the number of tests.
+    `memory_limit` are also in `runtime_error`; without a program, every test is in `empty_output` and in
+    `syntax_error`. The other counts add up to the number of tests.
     """
     counts = dict.fromkeys(_BREAKDOWN, 0)
     if verdict is not None:

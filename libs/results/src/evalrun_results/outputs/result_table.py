@@ -158,10 +158,10 @@ def table_of_lines(content: bytes | bytearray) -> pa.Table:
 
 @contextmanager
 def result_table(lines_path: Path, parquet_path: Path) -> Iterator[ResultTable]:
-    """Open both files; they get their names when the block ends well, and leave nothing behind otherwise.
+    """Open both files. They get their final names if the block succeeds, and are removed if it fails.
 
     Raises:
-        OSError: one of them cannot be written; it names the file.
+        OSError: a file cannot be written; the error names the file.
     """
     with (
         atomic_file(lines_path) as lines,

@@ -21,7 +21,7 @@ def list_files(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, 
     """Return name, size in bytes and a way to open each file of a run's outputs, summary.json last.
 
     Raises:
-        BadInputError: no finished run there, a file is missing, or the place cannot be reached.
+        BadInputError: the directory holds no finished run, a file is missing, or the store cannot be reached.
     """
     files, path = resolve_destination(url)
     root = path.rstrip("/")

@@ -70,8 +70,8 @@ def apply_anytime_intervals(
 ) -> DatasetMetrics:
     """Return a dataset's metrics, with intervals that hold although the results decided when to stop.
 
-    Every mean over problems of values from 0 to 1 gets its betting confidence sequence; the others have none. Problems
-    without a value count as anything from 0 to 1.
+    Every mean over problems of values from 0 to 1 gets its betting confidence sequence; other metrics have no interval.
+    Problems without a value count as anything from 0 to 1.
     """
     drawn = stopped.datasets.get(name)
     if drawn is None or drawn.cancelled == 0:
@@ -98,7 +98,7 @@ def apply_anytime_intervals(
 
 
 def _shares(columns: ProblemColumns, figures: Iterable[str]) -> dict[str, tuple[Floats, Mask]]:
-    """Return the values of the metrics that are shares of the run's own samples: noise-floor repeats draw none."""
+    """Return the values of the metrics that are shares, except those measured on noise-floor repeats."""
     known = {name: named.metric for name in figures if (named := find_metric(name)) is not None}
     wanted = [name for name, metric in known.items() if metric.is_share and metric.measured is not Measured.REPEATS]
     return problem_values(columns, wanted)

@@ -24,7 +24,8 @@ QUOTAS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 def find_quotas(dataset: str) -> Mapping[str, int]:
-    """Return a dataset's places by stratum; a dataset that the table does not name has 20, split as humaneval's."""
+    """Return a dataset's quota of samples by stratum. A dataset outside the table has 20 samples, split as
+    humaneval's."""
     return QUOTAS.get(dataset, OTHER_QUOTAS)
 
 
@@ -37,8 +38,8 @@ def allot(quotas: Mapping[str, int], available: Mapping[str, int], seed: int) ->
     """Fill each stratum's quota as far as possible, and give the rest to the other strata in proportion to their
     quotas.
 
-    Whole places go out by largest remainder; equal remainders are ordered by the seed. What a stratum cannot take of
-    them goes round again, until nothing is left to give or to take.
+    The rest is split into whole numbers by largest remainder; equal remainders are ordered by the seed. What a stratum
+    cannot fill of its part is distributed again, until nothing is left to give or to take.
     """
     taken = {stratum: min(quota, available.get(stratum, 0)) for stratum, quota in quotas.items()}
     while True:
@@ -51,7 +52,7 @@ def allot(quotas: Mapping[str, int], available: Mapping[str, int], seed: int) ->
 
 
 def largest_remainder(places: int, weights: Mapping[str, int], seed: int) -> dict[str, int]:
-    """Split whole places in proportion to positive weights; equal remainders are ordered by the seed."""
+    """Split an integer in proportion to positive weights; equal remainders are ordered by the seed."""
     total = sum(weights.values())
     shares = {name: places * weight // total for name, weight in weights.items()}
     by_remainder = sorted(weights, key=lambda name: (-(places * weights[name] % total), priority(seed, name)))

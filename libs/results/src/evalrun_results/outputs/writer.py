@@ -160,17 +160,17 @@ def write_outputs(
     wait: Wait | None = None,
     sign: Callable[[Path], None] | None = None,
 ) -> RunSummary:
-    """Write a run's directory and give its summary; results are read once and never held together.
+    """Write a run's directory and return its summary. Results are read once and never all held in memory.
 
     Args:
         results: every pass and turn, each key once; `results.jsonl` keeps their order.
         destination: the directory itself, as a local path or an fsspec URL (s3://, gs://, ...). Files that are already
             there are replaced; an old summary.json goes first.
-        plan: what they say beyond the results.
-        staging: where the files of a remote directory are written before they are sent; None: the system's own place
-            for temporary files. It must hold all of them.
-        wait: called when a store refuses a file; None: the first refusal ends it.
-        sign: adds to the finished directory what attests it; None: nothing does.
+        plan: content of the outputs beyond the results.
+        staging: where the files of a remote directory are written before they are sent; None uses the system's
+            temporary directory. It must hold all of them.
+        wait: called when a store refuses a file; None fails at the first refusal.
+        sign: adds an attestation to the finished directory; None adds none.
 
     Raises:
         BadInputError: the URL cannot be used.
@@ -325,7 +325,7 @@ def send_directory(directory: Path, files: fsspec.AbstractFileSystem, path: str,
         directory: the finished directory.
         files: the other file system.
         path: the directory there.
-        wait: called when a file cannot be sent; None: the first failure ends it.
+        wait: called when a file cannot be sent; None fails at the first error.
 
     Raises:
         OSError: a file cannot be sent; it names the file.

@@ -1,1 +1,1 @@
-"""What a finished run tells the public: the figures of its headline metrics, in the formats of others."""
+"""The headline metrics of a finished run in the formats of public sites; nothing is sent. Pure."""

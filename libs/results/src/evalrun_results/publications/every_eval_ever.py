@@ -23,7 +23,7 @@ class Evaluator:
 
 
 def eee_file(publication: Publication, model_id: str, evaluator: Evaluator) -> tuple[str, str]:
-    """Return path and content of the record. The same run gives the same path.
+    """Return path and content of the record. The same run and model id give the same path.
 
     Args:
         publication: the run.

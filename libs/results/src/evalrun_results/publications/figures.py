@@ -1,4 +1,4 @@
-"""The figures of a run that may be published, and what has to be said with them. Pure."""
+"""Selects the metrics of a run that may be published, with the notes that must accompany them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Publication:
 
 
 def read_publication(run: StoredRun) -> Publication:
-    """Return what may be said of a run.
+    """Return the publishable metrics of a run, and the conditions under which they were measured.
 
     Raises:
         UnpublishableError: it is incomplete, or its weights are random.

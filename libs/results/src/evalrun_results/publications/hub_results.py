@@ -24,14 +24,14 @@ class HubTask:
 
 
 def hub_files(publication: Publication, tasks: Mapping[str, HubTask]) -> dict[str, str]:
-    """Return what to add to a model's repository: each file's content by its path.
+    """Return the files to add to a model's repository: the content of each file by its path.
 
     Args:
         publication: the run.
         tasks: by dataset, where the hub has it.
 
     Raises:
-        UnpublishableError: a dataset has no task, or none is in the run.
+        UnpublishableError: a dataset of the run has no task, or a task's dataset is not in the run.
     """
     names = dict.fromkeys(figure.dataset for figure in publication.figures)
     for name in names:

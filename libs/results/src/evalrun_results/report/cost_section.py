@@ -15,7 +15,7 @@ COLUMNS: Final = {metric.name: column.heading for metric, column in metrics_in(T
 
 
 def cost_section(summary: Json) -> Markup | None:
-    """Return the costs of a solved problem by dataset, and of the run in all; nothing where nothing is known."""
+    """Return the costs of a solved problem by dataset, and of the whole run; None if no cost is known."""
     datasets = mapping(summary, "datasets")
     known = [
         metric

@@ -39,8 +39,8 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
     """Count amounts that are not negative, on a 1-2-5 scale where they spread widely, else in even steps.
 
     Args:
-        values: one a problem.
-        written: gives an amount in words.
+        values: one per problem.
+        written: formats an amount.
     """
     values = [value for value in values if math.isfinite(value)]
     if not values:

@@ -1,7 +1,7 @@
 """Colours programs for people, with a regular expression per language. Pure.
 
-No parser and no package: what models write is often no program at all, the aggregator's image has no highlighter, and
-the expression takes linear time on whatever it is given.
+No parser and no package: models often write texts that are no programs, the aggregator's image has no highlighter, and
+the expression takes linear time on any text.
 """
 
 import re
@@ -49,7 +49,7 @@ def highlight_code(code: str, language: str = "python") -> Markup:
 def answer(text: str, language: str = "python") -> Markup:
     """Return a completion with fenced blocks as programs and the rest as text.
 
-    Without a fence the whole is taken as a program where it looks like one (a completion that goes on after a prompt).
+    Without a fence the whole text is highlighted if it looks like a program (a completion that continues a prompt).
     """
     fences = list(_FENCE.finditer(text))
     if not fences:

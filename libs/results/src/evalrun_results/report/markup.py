@@ -28,13 +28,13 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def escape_text(text: str) -> Markup:
-    """Return a text as HTML that shows it, control characters included; good inside quoted attributes too."""
+    """Return a text as HTML with visible control characters, also valid inside quoted attributes."""
     plain = _SURROGATES.sub("\ufffd", text.replace("\r\n", "\n")).translate(_SHOWN)
     return Markup(html.escape(plain, quote=True))
 
 
 def joined(*children: Child) -> Markup:
-    """Return the children one after another. Texts are escaped and None is left out."""
+    """Concatenate the children. Texts are escaped and None is left out."""
     return Markup("".join(_pieces(children)))
 
 

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: no script, no request; the style sheet gives the colours, for light and dark. Pure."""
+"""Plots as inline SVG without scripts or requests; the style sheet sets the colours for light and dark. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -69,7 +69,7 @@ def _inside(record: Json) -> Iterator[Child]:
 
 
 def _texts(case: Json, labels: Sequence[str]) -> Iterator[Markup]:
-    """Return the test's expected and actual output. The input takes the full width, so that nobody must scroll."""
+    """Return the test's expected and actual output. The input takes the full width, so that readers need not scroll."""
     fields = ("input", "expected", "actual", "stderr")
     asked, *others = [
         element("div", element("h4", label), element("pre", _cut(content, KEPT_OF_CASE), dir="ltr"), class_="case")

@@ -113,6 +113,6 @@ def is_whole(directory: Path, entry: JsonObject) -> bool:
 
 
 def write_description(directory: Path, name: str, content: JsonObject) -> None:
-    """Write what a reader reads first, whole or not at all."""
+    """Atomically write the description, the first file that a reader opens."""
     with atomic_file(directory / name) as target:
         target.write(json.dumps(content, ensure_ascii=True).encode())

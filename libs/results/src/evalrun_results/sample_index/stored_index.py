@@ -42,7 +42,7 @@ class IndexState:
 
 
 def read_index(directory: Path, source: JsonObject) -> IndexState:
-    """Return the state of an index; empty where none is there, or one of another source or version."""
+    """Return the state of an index; empty if there is no index, or an index of another source or version."""
     try:
         found = json.loads((directory / "index.json").read_bytes())
     except (OSError, ValueError):
@@ -56,12 +56,12 @@ def read_index(directory: Path, source: JsonObject) -> IndexState:
 def build_index(
     run: StoredRun, directory: Path, report: Callable[[IndexState], None] = lambda state: None
 ) -> IndexState:
-    """Build what is missing of a run's index.
+    """Build the missing segments of a run's index.
 
     Args:
         run: ended.
         directory: of the index; it is made.
-        report: is told after every segment, and of an index that is there already.
+        report: called after every segment and at the end; once if the index is already complete.
 
     Raises:
         BadInputError: the results cannot be read, or the directory cannot be written.
@@ -92,7 +92,7 @@ def describe_source(run: StoredRun) -> JsonObject:
 
 
 def _built(run: StoredRun, directory: Path, source: JsonObject, kept: list[JsonObject]) -> Iterator[IndexState]:
-    """Yield the state after every segment. Of a kept segment nothing but the rows' lengths is read again."""
+    """Yield the state after every segment. A kept segment is not built again, but its rows' lengths are needed."""
     segments: list[JsonObject] = []
     builder, start = SegmentBuilder(), 0
     with _open_lines(run, directory) as lines:

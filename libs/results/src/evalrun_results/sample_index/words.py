@@ -1,8 +1,8 @@
 """The index of the words of a segment's texts: which rows hold a word, found by its beginning. Pure.
 
-The words are sorted and cut into blocks. A block is gzip-compressed: a line of JSON with its words and in how many rows
-each one is, then for each word its rows as differences, little-endian, two bytes each. A directory at the file's end
-has the first word of every block and the blocks' ends. To find a prefix, a reader takes one range of the file.
+The words are sorted and cut into blocks. A block is gzip-compressed: a line of JSON with its words and their row
+counts, then for each word its rows as differences, little-endian, two bytes each. A directory at the file's end has the
+first word of every block and the blocks' ends. To find a prefix, a reader takes one range of the file.
 """
 
 import gzip
@@ -65,7 +65,7 @@ class WordIndex:
         return codes
 
     def encode(self) -> tuple[bytes, list[int]]:
-        """Return the file's bytes and the place of its directory: offset and length."""
+        """Return the file's bytes, and offset and length of its directory."""
         written = bytearray()
         first: list[str] = []
         ends: list[int] = []
@@ -79,7 +79,7 @@ class WordIndex:
         return bytes(written + directory), place
 
     def _blocks(self) -> Iterator[tuple[list[str], list[int], NDArray[np.uint16]]]:
-        """Yield words, in how many rows each one is, and the rows' gaps."""
+        """Yield words, the number of rows of each word, and the gaps between these rows."""
         if not len(self._words):
             return
         order = to_numbers(pc.sort_indices(self._words), np.uint64).astype(np.int64)

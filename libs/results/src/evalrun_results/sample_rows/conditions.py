@@ -44,7 +44,7 @@ def parse_condition(written: str) -> Condition:
     """Parse a condition.
 
     Raises:
-        BadInputError: it is none, names an unknown field, or its value cannot be one of the field.
+        BadInputError: the text is no condition, names an unknown field, or its value does not fit the field.
     """
     match = _WRITTEN.fullmatch(written)
     if match is None:
@@ -83,7 +83,7 @@ def list_columns(conditions: Sequence[Condition]) -> tuple[str, ...]:
 
 
 def choose_rows(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.RecordBatch:
-    """Return the rows of a batch for which every condition holds. An absent value meets none but `=none` and `!=`."""
+    """Return the rows of a batch for which every condition holds. An absent value meets only `=none` and `!=`."""
     for condition in conditions:
         batch = batch.filter(_mask(batch.column(condition.field.column), condition))
     return batch
@@ -105,7 +105,7 @@ def _mask(column: pa.Array, condition: Condition) -> pa.Array:
 
 
 def _has_any(column: pa.Array, values: Sequence[Value]) -> pa.Array:
-    """Return of each list of texts whether one of them is among the values; None: whether there are none."""
+    """Return, for each list of texts, whether any is among the values; a value None stands for an empty list."""
     wanted = pa.array([value for value in values if value is not None], pa.string())
     hits = pc.fill_null(pc.is_in(pc.list_flatten(column), wanted), fill_value=False)
     found = np.zeros(len(column), np.bool_)

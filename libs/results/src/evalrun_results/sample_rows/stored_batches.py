@@ -33,7 +33,7 @@ class StoredBatches:
 
         Args:
             columns: that are read; empty: all.
-            problem: only row groups that may hold this problem are read; others of their rows come too.
+            problem: of Parquet, only row groups that may hold this problem are read, including their other rows.
 
         Raises:
             BadInputError: the file cannot be read.

@@ -1,10 +1,10 @@
 """Betting confidence sequences for a mean: intervals that hold at every look at once. Pure.
 
 Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting" (JRSS B 2023), section 4, and for
-sampling without replacement "Confidence sequences for sampling without replacement" (NeurIPS 2020), section 3. Against
-each mean m that the truth might be, somebody bets on every value before it is seen, at odds that are fair if m is the
-truth. By Ville's inequality a fair game multiplies one's stake by 1 / a at any time at all with probability a at most.
-So a mean against which the capital ever reached 1 / a is not the truth, however often one looked.
+sampling without replacement "Confidence sequences for sampling without replacement" (NeurIPS 2020), section 3. For each
+possible mean m, a gambler bets on every value before seeing it, at odds that are fair if m is the true mean. By Ville's
+inequality the probability that a fair game ever multiplies the stake by 1 / a is at most a. So a mean against which the
+capital ever reached 1 / a is rejected, however often the values were looked at.
 
 Ours to choose are the stakes, which decide how soon, never whether, a decision is right: an equal share on each of
 `STAKES`, and without replacement growing with N / (N - t), as the edge of whoever is right does: the less is left,
@@ -55,16 +55,16 @@ SHARE: Final = Bounds(0.0, 1.0)
 def log_capital_above(values: Floats, mean: float, bounds: Bounds, population: int | None) -> Floats:
     """Return the logarithm of the capital won against "the mean is at most `mean`", after each value.
 
-    Where a value is not known, the least that it may be goes in: the capital is then at most what it would have been.
+    For an unknown value the caller gives the least that it may be: the capital is then at most the true capital.
 
     Args:
         values: games x values, in the order drawn, or one game.
         mean: that is bet against.
         bounds: of the values.
-        population: how many values there are to draw, without replacement; None: drawn with replacement.
+        population: number of values to draw from without replacement; None if they are drawn with replacement.
 
     Returns:
-        As `values`; inf from where what is left cannot bring the mean down to `mean`.
+        Same shape as `values`; inf as soon as the remaining values cannot bring the mean down to `mean`.
     """
     count = values.shape[-1]
     drawn = np.arange(count)
@@ -102,8 +102,8 @@ class Draws:
 
     lows, highs: between which each lies; equal where it is known.
     bounds: of every value.
-    population: how many there are to draw without replacement; None: with replacement.
-    left_low, left_high: bounds of the sum of what was not drawn, where more is known than `bounds`; else None.
+    population: number of values to draw from without replacement; None with replacement.
+    left_low, left_high: bounds of the sum of the values not drawn yet, if tighter than `bounds`; else None.
     """
 
     lows: Floats
@@ -119,7 +119,7 @@ class Draws:
         return self.population is not None and len(self.lows) >= self.population
 
     def logical(self) -> tuple[float, float]:
-        """Return deterministic bounds of the mean, whatever the remaining values are."""
+        """Return deterministic bounds of the mean, valid for all possible remaining values."""
         if self.population is None or self.population == 0:
             return self.bounds.low, self.bounds.high
         left = self.population - len(self.lows)
@@ -131,7 +131,7 @@ class Draws:
 def confidence_sequence(draws: Draws, confidence: float) -> tuple[float, float]:
     """Return the interval of the mean: with probability `confidence` it holds at every look at once.
 
-    It is of all looks so far: what an earlier one had ruled out stays ruled out.
+    It combines all looks so far: a mean that an earlier look excluded stays excluded.
     """
     error = (1 - confidence) / 2
     least, most = draws.logical()
@@ -144,7 +144,7 @@ def confidence_sequence(draws: Draws, confidence: float) -> tuple[float, float]:
 
 
 def _lowest_left(values: Floats, bounds: Bounds, population: int | None, error: float) -> float:
-    """Return the least mean that the capital of those who bet on more never refuted."""
+    """Return the smallest mean that was never rejected by bets on a larger mean."""
     low, high = bounds.low, bounds.high
     if len(values) == 0:
         return low

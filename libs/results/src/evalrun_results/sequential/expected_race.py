@@ -16,7 +16,7 @@ SEED: Final = 20_261_126
 
 @dataclass(frozen=True, slots=True)
 class RaceField:
-    """Runs in a race, one of which is better than the others, which are equal."""
+    """A race between a best run and other runs that are equally good."""
 
     runners: int
     problems: int

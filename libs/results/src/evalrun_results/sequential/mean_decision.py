@@ -46,7 +46,7 @@ class Values:
     bounds: Bounds
 
     def draws(self, population: Population, count: int | None = None) -> Draws:
-        """Return the first `count` of the values; None: all that are complete."""
+        """Return the first `count` of the values; None returns all complete values."""
         count = len(self.lows) if count is None else count
         return Draws(
             self.lows[:count],
@@ -77,8 +77,8 @@ class Finding:
 def decide_mean(values: Values, min_mean: float, population: Population, confidence: float) -> Finding:
     """Test whether the mean is at least `min_mean`.
 
-    The first answer stands, whenever somebody looks: it depends on the values in their order alone. Each of the two
-    answers is wrong with probability (1 - confidence) / 2 at most.
+    The first decision stands: it depends only on the values in their order, not on when they are looked at. Each of the
+    two answers is wrong with probability (1 - confidence) / 2 at most.
     """
     count = len(values.lows)
     after = int(count_until_decision(values, min_mean, population, (1 - confidence) / 2)) if count else 0

@@ -1,7 +1,7 @@
-"""In which order a run draws its problems, so that those drawn so far are a random sample of all. Pure.
+"""Orders a run's problems, so that the problems drawn so far are a random sample of all. Pure.
 
-Short, easy answers end first: what has ended is no random sample. What has been drawn in an order that chance fixed
-before anything was known is one, but only up to the first problem that has not ended.
+Short, easy answers end first, so the finished problems are no random sample. In a random order fixed beforehand, the
+problems before the first unfinished problem are a random sample.
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from hashlib import sha256
 def order_problems(seed: int, dataset: str, problem_ids: Iterable[str]) -> list[str]:
     """Return the problems in the order in which a run of this seed draws them.
 
-    Each problem's place comes from a hash of (seed, dataset, problem), so that any subset of the problems has the same
-    order on its own as among all problems.
+    Each problem's position comes from a hash of (seed, dataset, problem), so that any subset of the problems has the
+    same relative order as among all problems.
     """
     return list(_sort_problems(seed, dataset, tuple(problem_ids)))
 

@@ -1,6 +1,6 @@
-"""A race: finds the best of several runs and drops each other one as soon as it cannot be the best. Pure.
+"""A race finds the best of several runs, and drops each run as soon as it cannot be the best. Pure.
 
-Somebody bets that a runner is behind another one, in each pair and both ways, as a sequential gate does
+For each ordered pair of runs, a gambler bets that the first is behind the second, as in a sequential gate
 (`confidence_sequence`). A runner is dropped when the mean of the capitals won against it by all others reaches
 1 / `error`. Against one that is best every such bet is fair or worse, so is their mean, and by Ville's inequality it
 ever reaches 1 / `error` with probability `error` at most: whatever the number of runners, however often somebody
@@ -43,11 +43,12 @@ class RaceFinding:
 
 
 def run_race(lows: Floats, highs: Floats, population: Population, size: int, error: float = ERROR) -> RaceFinding:
-    """Play a race over the problems drawn so far. Whoever plays it, however often, drops the same runners.
+    """Play a race over the problems drawn so far. The result depends only on the values, not on how often the race is
+    evaluated.
 
     Args:
-        lows, highs: runners x problems, in drawing order, up to the first one that some runner in the race has not
-            completed: between which numbers from 0 to 1 a runner's share of accepted answers lies.
+        lows, highs: runners x problems, in drawing order, up to the first problem that some runner in the race has not
+            completed: bounds from 0 to 1 of a runner's share of accepted answers.
         population: of which the means are asked.
         size: number of problems of the benchmark, drawn or not.
         error: probability with which a best runner may be dropped.
@@ -94,7 +95,7 @@ def _capital(gains: Floats, population: Population, size: int) -> Floats:
 
 
 def _sum_of_capitals(capital: Floats) -> Floats:
-    """Return, for each runner and time, the logarithm of the sum of what all others won against it."""
+    """Return, for each runner and time, the logarithm of the total capital won against it."""
     most = capital.max(axis=0)
     total: Floats = most + np.log(np.exp(capital - most).sum(axis=0))
     return total

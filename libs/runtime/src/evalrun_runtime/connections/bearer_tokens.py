@@ -1,7 +1,7 @@
 """Bearer tokens of a connection between two parts: the client sends the first, the server accepts each.
 
-Several are accepted so that a token can be exchanged while both run: servers learn the new one as their second, then
-clients send it as their first, then the old one is removed.
+Several tokens are accepted so that they can be rotated without downtime: servers get the new token as their second,
+then clients send it as their first, then the old token is removed.
 """
 
 import hmac
@@ -23,7 +23,7 @@ class BearerTokens:
         min_characters: of each token.
 
     Raises:
-        ValueError: there is no token, or one that no header may hold.
+        ValueError: there is no token, or a token is too short or not valid in a header.
         BadInputError: the file cannot be used.
     """
 
@@ -51,17 +51,17 @@ class BearerTokens:
         return self._tokens()[0]
 
     def accept(self, authorization: str) -> bool:
-        """Return whether an Authorization header carries one of them."""
+        """Return whether an Authorization header carries an accepted token."""
         return any(carries(authorization, token) for token in self._tokens())
 
     def signature(self, text: str) -> str:
-        """Return a text's signature by the first token; who reads it learns nothing of the token."""
+        """Return a text's signature by the first token; the signature does not reveal the token."""
         return _signature(text, self.sent)
 
     def has_signed(self, text: str, signature: str) -> bool:
         """Return whether one of the tokens signed a text.
 
-        A token that leaves the file no longer vouches for what it signed.
+        Signatures of a token that was removed from the file are invalid.
         """
         given = signature.encode(errors="replace")
         return any(hmac.compare_digest(given, _signature(text, token).encode()) for token in self._tokens())
@@ -71,7 +71,7 @@ class BearerTokens:
 
 
 def carries(authorization: str, token: str) -> bool:
-    """Return whether an Authorization header carries a token, in a time that tells nothing of it."""
+    """Return whether an Authorization header carries a token, in a time that does not reveal the token."""
     return hmac.compare_digest(authorization.encode(errors="replace"), f"Bearer {token}".encode())
 
 

@@ -38,11 +38,12 @@ def token_metadata(tokens: BearerTokens | None) -> tuple[tuple[str, str], ...]:
 
 
 def open_channel(address: str, tls: TlsSource | None = None) -> grpc.aio.Channel:
-    """Open a channel, balanced over what the name gives.
+    """Open a channel that balances over the name's addresses.
 
     Args:
         address: `grpc://host:port`, `dns:///name:port` or `host:port`.
-        tls: what this side shows, and checks the other by; the certificate must name the host. None: plain text.
+        tls: certificate of this side, and authorities for the server, whose certificate must name the host. None for
+            plain text.
     """
     target = address.removeprefix("grpc://")
     if tls is None:
@@ -56,9 +57,9 @@ def _secure_channel(target: str, identity: TlsIdentity) -> grpc.aio.Channel:
 
 
 class ReloadingChannel(grpc.aio.Channel):
-    """A channel that opens another one when its certificate changes; calls under way end on the one they began on.
+    """A channel that opens another channel when its certificate changes; calls in flight finish on the old channel.
 
-    The credentials of grpcio's channels cannot change, and clients keep one channel, and stubs of it, for a whole run.
+    The credentials of grpcio's channels cannot change, and clients keep a channel and its stubs for a whole run.
     """
 
     def __init__(self, open_one: Callable[[TlsIdentity], grpc.aio.Channel], tls: TlsSource) -> None:
@@ -123,7 +124,7 @@ class ReloadingChannel(grpc.aio.Channel):
         return self._on_the_current("stream_stream", *method, **coding)
 
     def _on_the_current(self, kind: str, *method: Any, **coding: Any) -> Callable[..., Any]:
-        """Return what makes a call of a method on the channel of that moment."""
+        """Return a callable that calls a method on the channel that is current at each call."""
         channel = self._channel
         call = getattr(channel, kind)(*method, **coding)
 

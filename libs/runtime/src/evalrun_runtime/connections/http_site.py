@@ -118,9 +118,9 @@ class HttpServer:
     """Serves an application as the service's settings say: where, with which certificates, health on which port.
 
     Args:
-        application: what is served.
+        application: the application to serve.
         settings: the service's own.
-        health: path and handler of health checks, for the port that answers nothing else.
+        health: path and handler of health checks, for the health port, which serves nothing else.
         cancel_handlers: a client that closes its connection cancels its request.
 
     Raises:

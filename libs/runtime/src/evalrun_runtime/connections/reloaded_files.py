@@ -19,8 +19,8 @@ ParsedT = TypeVar("ParsedT")
 class ReloadedFiles(Generic[ParsedT]):
     """Contents of some files, parsed together and read again when they change.
 
-    Kubernetes exchanges all files of a Secret's volume at once, by a link. So they count as read only if none of them
-    changed meanwhile: a certificate is never taken with the key of another. What cannot be parsed is logged, and the
+    Kubernetes exchanges all files of a Secret's volume at once, by a link. So they count as read only if none changed
+    meanwhile: a certificate is never combined with another certificate's key. What cannot be parsed is logged, and the
     last that could is kept: a file that is being written must not stop a service.
 
     Args:
@@ -51,7 +51,7 @@ class ReloadedFiles(Generic[ParsedT]):
 
     @property
     def current(self) -> ParsedT:
-        """The current contents of the files, or the last ones that could be parsed."""
+        """The current contents of the files, or the last contents that could be parsed."""
         if self._clock() - self._looked >= CHECK_SECONDS:
             self._looked = self._clock()
             self._look()
@@ -75,7 +75,7 @@ class ReloadedFiles(Generic[ParsedT]):
         logger.info("%s: changed, and read again", ", ".join(map(str, self._paths)))
 
     def _complain(self, message: str) -> None:
-        """Log what is wrong, once and not at every look."""
+        """Log an error once, not at every check."""
         if message != self._complaint:
             logger.warning("%s; the last that could be used stay in use", message)
         self._complaint = message

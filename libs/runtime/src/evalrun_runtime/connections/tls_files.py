@@ -52,7 +52,8 @@ class TlsIdentity:
 
 
 def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a certificate with its key. OpenSSL takes paths alone: memory that has one keeps the key off every disk."""
+    """Load a certificate with its key. OpenSSL reads the two only from paths. A memory file has a path and keeps the
+    key off every disk."""
     descriptor = os.memfd_create("tls")
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -63,7 +64,7 @@ def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None
 
 
 class TlsSource(Protocol):
-    """Interface of what holds the identity to use now."""
+    """Interface of a holder of the current TLS identity."""
 
     @property
     def current(self) -> TlsIdentity:
@@ -84,7 +85,7 @@ class TlsFiles:
 
     @property
     def current(self) -> TlsIdentity:
-        """The identity of the next connection, or the last one that could be used."""
+        """The identity for the next connection: the newest valid identity."""
         return self._files.current
 
 
@@ -99,7 +100,7 @@ def make_listener_context(source: TlsSource) -> ssl.SSLContext:
     """Return the context of a listener. Each handshake takes the certificate, key and authorities of that moment.
 
     A context that has loaded an authority cannot forget it, so a rotation needs another context. OpenSSL takes all
-    three from the one that is set while the client's hello is read.
+    three from the context that is set while it reads the ClientHello.
     """
 
     def take_current(connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:

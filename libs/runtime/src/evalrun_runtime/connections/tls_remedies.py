@@ -24,11 +24,11 @@ side of the handshake is over (TLS 1.3)."""
 
 
 def find_remedy(cause: str) -> str:
-    """Return what to do about a failed call if TLS is the cause; empty for another cause."""
+    """Return what to do about a failed call if TLS is the cause; empty for other causes."""
     return next((remedy for phrase, remedy in REMEDIES if phrase in cause), "")
 
 
 def add_remedy(cause: str) -> str:
-    """Return a failed call's cause and, where its words are TLS's, what to do."""
+    """Return a failed call's cause and, for errors of TLS, a remedy."""
     remedy = find_remedy(cause)
     return f"{cause} ({remedy})" if remedy else cause

@@ -33,7 +33,7 @@ def name_unanswered_problems(rows: Sequence[int], problems: RunProblems) -> str:
     positions = dict.fromkeys(unpack_row(row).problem for row in rows)
     if not positions:
         return ""
-    found = [problems.problem_at(position) for position in positions]
+    found = [problems.find_problem(position) for position in positions]
     several = len(problems.datasets) > 1
     names = [f"{each.spec.name} {problem.problem_id}" if several else problem.problem_id for each, problem in found]
     more = f" and {len(names) - NAMED_PROBLEMS} more, all in results.jsonl" if len(names) > NAMED_PROBLEMS else ""

@@ -65,7 +65,7 @@ def sample_results(
     for completion, stored, feedback in samples:
         at, repeat, number, turn = unpack_row(completion.row)
         if asked is None or at != position:
-            position, asked = at, _Asked(*problems.problem_at(at))
+            position, asked = at, _Asked(*problems.find_problem(at))
         problem = asked.problem
         made_elsewhere = completion.started_at == 0
         if made_elsewhere:

@@ -163,7 +163,7 @@ class ItemStates:
         self._totals[before] -= 1
         self._totals[state] += 1
         if index < self.items.own_count:
-            counts = self.datasets[self.items.dataset_at(self.items.get_position(index))]
+            counts = self.datasets[self.items.find_dataset_number(self.items.get_position(index))]
             counts.states[before] -= 1
             counts.states[state] += 1
             if self._opens_turns and self.items.get_turn(index) + 1 < self.items.turns:
@@ -180,7 +180,7 @@ class ItemStates:
         if not judged or index >= self.items.own_count:
             return
         position = self.items.get_position(index)
-        counts = self.datasets[self.items.dataset_at(position)]
+        counts = self.datasets[self.items.find_dataset_number(position)]
         counts.final_status[final_status] += 1
         self._statuses[index] = final_status
         if self.items.get_turn(index):

@@ -157,7 +157,7 @@ class RunItems:
     def get_key(self, index: int) -> ItemKey:
         """Return the key of an index."""
         position, repeat, sample, turn = self._split(index)
-        number = self.dataset_at(position)
+        number = self.find_dataset_number(position)
         dataset = self.datasets[number]
         return ItemKey(dataset.name, dataset.problem_ids[position - self._starts[number]], sample, turn, repeat)
 
@@ -181,7 +181,7 @@ class RunItems:
         """Return the position of the item's problem, over all datasets."""
         return index // self.width % self.problems
 
-    def dataset_at(self, position: int) -> int:
+    def find_dataset_number(self, position: int) -> int:
         """Return the number of the dataset that the problem at this position belongs to."""
         return bisect_right(self._starts, position) - 1
 

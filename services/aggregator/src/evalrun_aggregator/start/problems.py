@@ -60,7 +60,7 @@ class RunProblems:
             turns,
         )
 
-    def problem_at(self, position: int) -> tuple[RunDataset, Problem]:
+    def find_problem(self, position: int) -> tuple[RunDataset, Problem]:
         """Return the problem at a position."""
         return self._problems[position]
 

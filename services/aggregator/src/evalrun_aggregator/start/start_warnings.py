@@ -32,7 +32,7 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
 
 def dataset_warnings(dataset: RunDataset) -> list[str]:
     """Return the warnings about the problems of a dataset."""
-    return [*excluded_warnings(dataset), *duplicate_warnings(dataset), *refusal_warnings(dataset)]
+    return [*list_exclusion_warnings(dataset), *duplicate_warnings(dataset), *refusal_warnings(dataset)]
 
 
 def refusal_warnings(dataset: RunDataset) -> Iterable[str]:
@@ -81,7 +81,7 @@ def language_warnings(counts: Mapping[str, Mapping[str, int]], judges: Iterable[
     return found
 
 
-def excluded_warnings(dataset: RunDataset) -> Iterable[str]:
+def list_exclusion_warnings(dataset: RunDataset) -> Iterable[str]:
     """Yield a line if problems are left out: the metrics are then not those of the published benchmark."""
     excluded = dataset.spec.exclude_problems
     if not excluded:

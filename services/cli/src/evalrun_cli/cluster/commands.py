@@ -18,7 +18,7 @@ from rich.console import Console
 from evalrun_api import names
 from evalrun_api.manifest import load_documents, load_manifest
 from evalrun_api.v1alpha1 import KIND, EvalRun
-from evalrun_cli.cluster.run_display import RunDisplay, run_display_for
+from evalrun_cli.cluster.run_display import RunDisplay, make_run_display
 from evalrun_cli.cluster.run_view import exit_code, get_status, is_complete, reason_line, status_tables
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line
@@ -226,7 +226,7 @@ async def _follow(runs: "ClusterRuns", console: Console, name: str) -> ExitCode:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    display = run_display_for(console)
+    display = make_run_display(console)
     try:
         run = await _show_until_complete(runs, name, display, stopped)
     finally:

@@ -65,6 +65,6 @@ class LiveRunDisplay:
         self._live.stop()
 
 
-def run_display_for(console: Console) -> RunDisplay:
+def make_run_display(console: Console) -> RunDisplay:
     """Return the display for this stdout."""
     return LiveRunDisplay(console) if console.is_terminal else PlainRunDisplay(console)

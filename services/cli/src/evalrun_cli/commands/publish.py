@@ -80,8 +80,8 @@ def eee(
 @click.option("--entity", metavar="NAME", help="Default: that of the run's spec, else of your key.")
 @_SEND_THERE
 def wandb(run: str, project: str | None, entity: str | None, send: bool) -> ExitCode:
-    """Send a run to Weights & Biases after its end, such as one whose export failed. Sent again, it is still
-    one run. Needs WANDB_API_KEY.
+    """Send a run to Weights & Biases after its end, such as one whose export failed. Sending it again makes no
+    second run. Needs WANDB_API_KEY.
 
     \b
     Example:
@@ -97,7 +97,8 @@ def wandb(run: str, project: str | None, entity: str | None, send: bool) -> Exit
 @click.option("--tracking-uri", metavar="ADDRESS", envvar="MLFLOW_TRACKING_URI", help="Default: MLFLOW_TRACKING_URI.")
 @_SEND_THERE
 def mlflow(run: str, tracking_uri: str | None, send: bool) -> ExitCode:
-    """Send a run to MLflow after its end, such as one whose export failed. Sent again, it is still one run.
+    """Send a run to MLflow after its end, such as one whose export failed. Sending it again makes no second
+    run.
 
     \b
     Example:

@@ -102,7 +102,7 @@ def run_pattern(
         first = replace(asked, model=str(checkpoints[0].directory), name=asked.name or "checkpoints")
         _, manifest = quick_manifest(first, gpu_options)
     else:
-        manifest = manifest_in(file)
+        manifest = read_manifest(file)
     progress = open_console(stderr=True, quiet=printing.quiet)
     return run_checkpoints(
         checkpoints,
@@ -142,7 +142,7 @@ def run_checkpoints(
     Raises:
         BadInputError: the EvalRun, a flag or a checkpoint cannot be used.
     """
-    replicas = replicas_for(checkpoints, manifest, gpu_options)
+    replicas = plan_replicas(checkpoints, manifest, gpu_options)
     directory = open_directory(output, manifest)
     say(f"results: {directory}")
     runs = []
@@ -167,7 +167,7 @@ def run_checkpoints(
     return code
 
 
-def replicas_for(
+def plan_replicas(
     checkpoints: Sequence[Checkpoint], manifest: Mapping[str, Any], gpu_options: GpuOptions
 ) -> PreparedReplicas:
     """Return the replicas that load the checkpoints' weights. Raises BadInputError."""
@@ -220,7 +220,7 @@ def goes_on(directory: Path) -> str:
     return f"nothing is lost: the same command with --output {shlex.quote(str(directory))} goes on"
 
 
-def manifest_in(file: Path) -> dict[str, Any]:
+def read_manifest(file: Path) -> dict[str, Any]:
     """Return the EvalRun of a file, as JSON. Raises BadInputError."""
     manifest: dict[str, Any] = load_manifest(file, place="machine").model_dump(
         mode="json", by_alias=True, exclude_none=True

@@ -208,6 +208,6 @@ class LiveDisplay:
         self._progress.stop()
 
 
-def display_for(console: Console, clock: Clock) -> Display:
+def make_display(console: Console, clock: Clock) -> Display:
     """Return the display for this console."""
     return LiveDisplay(console, clock) if console.is_terminal else PlainDisplay(console, clock)

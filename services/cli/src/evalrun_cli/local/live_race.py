@@ -22,9 +22,9 @@ from evalrun_cli.local.checkpoint_runs import (
     find_checkpoints,
     goes_on,
     kept_lane,
-    manifest_in,
     open_directory,
-    replicas_for,
+    plan_replicas,
+    read_manifest,
     run_flags,
     write_run,
     write_runs,
@@ -71,7 +71,7 @@ def race_files(files: Sequence[Path], rules: RaceRules, *, output: Path | None, 
     """
     if len(files) < 2:
         raise BadInputError(f"{files[0]}: is one run: name at least two, or --checkpoints")
-    manifests = {file.stem: manifest_in(file) for file in files}
+    manifests = {file.stem: read_manifest(file) for file in files}
     if len(manifests) < len(files):
         raise BadInputError("two files have one name: the runs are called by it: rename one")
     specs = [parse_evalrun(manifests[file.stem], where=str(file), place="machine").spec for file in files]
@@ -107,8 +107,8 @@ def race_checkpoints(
     checkpoints = find_checkpoints(pattern)
     if len(checkpoints) < 2:
         raise BadInputError(f"--checkpoints {pattern}: is one checkpoint: a race needs two at least")
-    manifest = manifest_in(file)
-    replicas = replicas_for(checkpoints, manifest, gpu_options)
+    manifest = read_manifest(file)
+    replicas = plan_replicas(checkpoints, manifest, gpu_options)
     _check(replicas.spec, replicas.spec, str(file), rules)
     directory = open_directory(output, manifest)
     each = replicas.one_by_one()

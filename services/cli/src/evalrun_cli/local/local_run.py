@@ -20,7 +20,7 @@ from rich.console import Console
 from evalrun_api.v1alpha1.model_servers import DEFAULT_CONCURRENT_REQUESTS
 from evalrun_cli.clock import Clock, stopwatch
 from evalrun_cli.gpu_host.part_times import PartTimes
-from evalrun_cli.local.display import Display, display_for
+from evalrun_cli.local.display import Display, make_display
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.parts import JOBS, part, select_parts
 from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
@@ -423,7 +423,7 @@ def run_to_end(
     local = LocalRun(workspace, options, generation, session.stop, services, session.clock)
 
     async def run() -> ExitCode:
-        return await local.run(display_for(progress, session.clock))
+        return await local.run(make_display(progress, session.clock))
 
     def say(text: str, where: Console = progress) -> None:
         where.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -52,7 +52,7 @@ WHERE place = $place AND NOT judged GROUP BY ALL ORDER BY dataset, reason
 
 
 class RunReader:
-    """Reads the runs below a place. A run has the name that `list_runs` returns, so nothing beside them can be read.
+    """Reads the runs below a directory or URL. A run is named as in `list_runs`, so only listed runs can be read.
 
     Every method raises BadInputError for a run or sample that is missing or unreadable.
     """
@@ -67,7 +67,7 @@ class RunReader:
             return _bound_rows("runs", views.rows(_RUNS, wanted), limit)
 
     def read_metrics(self, run: str) -> Json:
-        """Return what a run measured: its datasets with their coverage, metrics with intervals, and gates."""
+        """Return the results of a run: its datasets with their coverage, metrics with intervals, and gates."""
         with self._open() as views:
             found: Json = {"run": run, "state": StoredRun.open(views.path(run)).summary.get("state")}
             return found | {view: views.rows(sql, {"place": run}) for view, sql in _MEASURED.items()}
@@ -183,7 +183,7 @@ def _sample(row: Row) -> Json:
 
 
 def _mark_untrusted(text: str | None) -> Json | None:
-    """Return an untrusted text with a mark that nobody takes for ours, without lone surrogates, which JSON lacks."""
+    """Return a text under a key that calls it untrusted, cut, and without lone surrogates, which JSON lacks."""
     if text is None:
         return None
     shown = text[:MOST_CHARACTERS].encode(errors="replace").decode()

@@ -97,7 +97,7 @@ class Document:
 
     @property
     def open_keys(self) -> list[str]:
-        """Keys that nothing was recorded of."""
+        """Keys of the file of which nothing is recorded yet."""
         return [key for key in self._leaves if key not in self._entries]
 
 

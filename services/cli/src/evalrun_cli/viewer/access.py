@@ -38,17 +38,17 @@ class Access(Protocol):
     """Where the page is, of its address."""
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """Return what is served besides the page."""
+        """Return the routes besides the page."""
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a request that may not read the page; None for one that may."""
+        """Return the reply that refuses a request; None if it is let through."""
 
 
 class AddressAccess:
     """For this machine: a token is the first part of every address.
 
     Args:
-        token: whoever lacks it sees nothing.
+        token: required to read anything.
         port: on which the page is served, once it is.
     """
 
@@ -60,7 +60,7 @@ class AddressAccess:
         self._port = port
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """Return nothing."""
+        """Return no route."""
         return ()
 
     def refusal(self, request: web.Request) -> web.Response | None:
@@ -76,7 +76,7 @@ class AddressAccess:
 
 @dataclass(frozen=True)
 class SharedOptions:
-    """How the page is served to others, as the command's options say it."""
+    """The command's options for serving the page to others."""
 
     token_file: Path | None = None
     trusted_header: str | None = None
@@ -93,10 +93,10 @@ class TrustedProxy:
     networks: tuple[Network, ...]
 
     def vouches(self, named: Sequence[str], peer: str) -> bool:
-        """Return whether a request is the proxy's, and it named one user.
+        """Return whether a request came through the trusted proxy and names exactly one user.
 
         Args:
-            named: the header's values; with several of them the client sent one of its own.
+            named: the header's values; several values mean that the client forged one.
             peer: address from which the connection came.
         """
         if len(named) != 1 or not named[0].strip():
@@ -143,7 +143,7 @@ class SharedAccess:
 
     @classmethod
     def from_options(cls, options: SharedOptions, clock: Callable[[], float]) -> "SharedAccess":
-        """Return what the options ask for. Raises BadInputError where they would let in anyone, or nobody."""
+        """Return the access that the options ask for. Raises BadInputError if they would admit everybody or nobody."""
         if options.token_file is None and options.trusted_header is None:
             if options.allowed_hosts:
                 raise BadInputError("--allowed-host: says nothing without --token-file or --trusted-header: add one")
@@ -164,7 +164,10 @@ class SharedAccess:
         return (web.get(HEALTH, _say_healthy), web.post("/", self._log_in))
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a request under a foreign host name, or of one who is not let in."""
+        """Return the reply to a request under a foreign host name, or without valid credentials; None for any other.
+
+        The health check is let through under any name, and it and the login need no credentials.
+        """
         if request.path == HEALTH:  # the kubelet asks under the pod's address
             return None
         # As on one machine: a foreign name that points here would lend this page to its owner's own.
@@ -187,14 +190,14 @@ class SharedAccess:
         return self.is_session(request.cookies.get(SESSION, ""))
 
     def is_session(self, cookie: str) -> bool:
-        """Return whether a cookie holds a session that one of the tokens opened, and that goes on."""
+        """Return whether a cookie holds an unexpired session that an accepted token signed."""
         until, _, signature = cookie.partition(".")
         if self._tokens is None or not self._tokens.has_signed(_make_signed_text(until), signature):
             return False
         return int(until) > self._clock()  # one of ours wrote it: it is a number
 
     def new_session(self) -> str:
-        """Return what the cookie of a new session holds."""
+        """Return the cookie value of a new session."""
         if self._tokens is None:
             raise TypeError("a session is opened by a token")
         until = str(int(self._clock()) + SESSION_SECONDS)

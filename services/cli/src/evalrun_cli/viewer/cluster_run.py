@@ -61,7 +61,7 @@ class AggregatorLink:
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, run: EvalRun, path: str) -> bytes:
-        """Return what the aggregator of a run answers.
+        """Return the reply of the run's aggregator.
 
         Raises:
             UnreachableError: there is no aggregator now, or the connection is lost.
@@ -126,7 +126,7 @@ class ClusterRunView:
         runs: of its namespace.
         run: as it was found.
         loop: in which the cluster is asked.
-        scratch: directory for what is read of it.
+        scratch: directory for data fetched from the run.
         builder: where indexes are built and outputs are fetched; one at a time.
         clock: seconds that only grow.
         follows: asks for the run itself, and fetches its outputs once it has ended. False: it is shown as `take` last
@@ -175,7 +175,7 @@ class ClusterRunView:
         self._ended: RunView | None = None
 
     def take(self, run: EvalRun) -> None:
-        """Show the run as somebody else found it."""
+        """Show the run in this state, which the caller has read from the cluster."""
         self._run = run
 
     @property
@@ -184,7 +184,7 @@ class ClusterRunView:
         return self._ended is None
 
     def headline(self) -> JsonObject:
-        """Return what a list of runs shows of it."""
+        """Return the run's entry in a list of runs."""
         shown = {"id": self.run_id, "place": self.place}
         if self._ended is not None:
             return {**self._ended.headline(), **shown}
@@ -199,7 +199,7 @@ class ClusterRunView:
         return {**shown, "live": True, "state": get_status(self._run).phase or "Pending"}
 
     def description(self) -> JsonObject:
-        """Return the content of `run.json`: what is known by now, and why it may be old. Raises BadInputError."""
+        """Return the content of `run.json`: what is known, and why it may be outdated. Raises BadInputError."""
         with self._lock:
             lost = ""
             try:
@@ -221,7 +221,7 @@ class ClusterRunView:
             }  # fmt: skip
 
     def open_file(self, name: str) -> BinaryIO | None:
-        """Open a file that the description names; None if it names none such."""
+        """Open a file that the description names; None for any other file."""
         if self._ended is not None and (found := self._ended.open_file(name)) is not None:
             return found
         if name == TEXTS or SEGMENT_FILE.fullmatch(name):

@@ -34,7 +34,7 @@ _END_SECONDS: Final = 1.0
 async def cluster_views(
     stored: ShownRuns, cluster: "ClusterRuns", names: Sequence[str]
 ) -> "AsyncIterator[dict[str, ClusterRunView]]":
-    """Give the EvalRuns of these names. Raises BadInputError where one is not there."""
+    """Give the EvalRuns of these names. Raises BadInputError if a run does not exist."""
     from evalrun_cli.viewer.cluster_run import ClusterRunView  # needs the extra `cluster`
 
     loop = asyncio.get_running_loop()
@@ -75,14 +75,14 @@ class Listening:
     shared: SharedOptions = field(default_factory=SharedOptions)
 
     def access(self, port: Callable[[], int]) -> Access:
-        """Return who may read. Raises BadInputError where that would be anyone, or nobody."""
+        """Return who may read. Raises BadInputError if everybody or nobody could read the page."""
         if is_loopback(self.host) and self.shared == SharedOptions():
             return AddressAccess(secrets.token_urlsafe(16), port)
         return SharedAccess.from_options(self.shared, time.time)
 
     @property
     def is_shared(self) -> bool:
-        """Whether others than the user of this command read it."""
+        """Whether the page is served to other users."""
         return self.shared != SharedOptions()
 
 
@@ -90,7 +90,7 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
     """Serve the page of the runs in these places until the command is stopped.
 
     Args:
-        places: directories, URLs, er/NAME for an EvalRun of the current cluster, or er/ for all that go on.
+        places: directories, URLs, er/NAME for an EvalRun of the current cluster, or er/ for all that have not ended.
         listening: where, and to whom.
         namespace: of the EvalRuns; None: the context's own.
 
@@ -123,7 +123,7 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
 
 @asynccontextmanager
 async def evalrun_page(cluster: "ClusterRuns", name: str) -> AsyncIterator[str]:
-    """Serve the page of an EvalRun, and give its address. Raises BadInputError where it is not there."""
+    """Serve the page of an EvalRun, and yield its address. Raises BadInputError where it is not there."""
     with shown_runs([]) as runs:
         async with cluster_views(runs, cluster, [name]) as views, page_served(lambda: views) as address:
             yield f"{address}#/run/{name}"
@@ -141,7 +141,7 @@ async def _serve(runs: Runs, listening: Listening) -> None:
 
 @asynccontextmanager
 async def page_served(runs: Runs, listening: Listening = Listening()) -> AsyncIterator[str]:
-    """Serve the page of these runs, by default on loopback, and give its address.
+    """Serve the page of these runs, by default on loopback, and yield its address.
 
     Raises:
         BadInputError: the port is taken, or anyone could read the page.

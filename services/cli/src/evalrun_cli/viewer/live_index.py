@@ -28,7 +28,7 @@ class SampleSource(Protocol):
     """Where the rows of a run that goes on come from."""
 
     def identity(self) -> object | None:
-        """Return what tells one store of the run from another in its place; None while there is none."""
+        """Return an identity of the run's store, which changes if another store replaces it; None without a store."""
 
     def list_recorded(self, moment: float) -> Sequence[Recorded]:
         """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time."""
@@ -97,7 +97,7 @@ class LiveIndex:
         self._identity: object | None = None
 
     def refresh(self) -> tuple[list[JsonObject], list[int]]:
-        """Return the segments, and the numbers of rows that a later one stands for. Looks at the ledger if it is time.
+        """Return the segments, and the numbers of rows that a later row replaces. Looks at the ledger if it is time.
 
         Raises:
             BadInputError: the ledger cannot be read.

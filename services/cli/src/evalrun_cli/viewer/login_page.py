@@ -1,4 +1,4 @@
-"""Where a person gives the token: a form without any script."""
+"""The page on which a person enters the token: a form without scripts."""
 
 from typing import Final
 
@@ -31,9 +31,9 @@ _PAGE: Final = """<!doctype html>
 
 
 def login_page(problem: str) -> bytes:
-    """Return the page. The empty `action` keeps what stands behind # in the address.
+    """Return the page. The empty `action` keeps the part of the address after #.
 
     Args:
-        problem: a sentence of ours; empty: nothing is wrong.
+        problem: a sentence of this program, because it is not escaped; empty if nothing is wrong.
     """
     return _PAGE.replace("PROBLEM", problem).encode()

@@ -1,4 +1,4 @@
-"""All EvalRuns of a namespace that go on, as the page shows them: new ones appear, and those that ended leave."""
+"""The EvalRuns of a namespace that have not ended, as the page shows them: new runs appear, ended runs disappear."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ class NamespaceRuns:
     Args:
         cluster: of the namespace.
         loop: in which it is asked.
-        scratch: directory for what is read of the runs.
+        scratch: directory for data fetched from the runs.
         builder: where indexes are built.
         clock: seconds that only grow.
         on_end: called when a run has left, whose outputs may be somewhere now.

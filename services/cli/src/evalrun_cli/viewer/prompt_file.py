@@ -26,7 +26,8 @@ def write_prompts(run: Path, directory: Path, sources_in: Path | None = None) ->
     Args:
         run: its directory.
         directory: where they are written.
-        sources_in: a directory that every file must lie in: whoever wrote the run chose what it names. None: anywhere.
+        sources_in: a directory that every file must lie in: the paths in a run are chosen by its author and are not
+            trusted. None: anywhere.
 
     Raises:
         BadInputError: a source cannot be read.

@@ -22,7 +22,7 @@ def find_runs(place: str, known: Collection[str] = ()) -> list[str]:
 
     Args:
         place: the directory or URL of a run, or of directories of runs.
-        known: runs at a URL that were found there before: what is still there is not looked into again.
+        known: runs found at a URL before; those that are still there are not looked into again.
 
     Raises:
         BadInputError: it is not there, or cannot be read.
@@ -122,7 +122,7 @@ def is_run(directory: Path) -> bool:
 
 
 def free_id(run: str, taken: Container[str] = ()) -> str:
-    """Return an id for a run in a place that no other has: letters and digits alone, as addresses hold it."""
+    """Return an id for a run that is not taken: of letters, digits, `.`, `_` and `-`, as it is part of addresses."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.rstrip("/").rpartition("/")[2]).strip(".-") or "run"
     if run in {".", ".."}:
         name = "run"

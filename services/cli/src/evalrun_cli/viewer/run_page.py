@@ -20,7 +20,7 @@ from evalrun_runtime.exits import BadInputError
 
 @contextmanager
 def run_page(directory: Path) -> Iterator[str]:
-    """Serve the page of the run in a directory, and give its address. The run may not have begun yet."""
+    """Serve the page of the run in a directory, and yield its address. The run may not have begun yet."""
     with tempfile.TemporaryDirectory(prefix="evalrun-view-") as scratch:
         builder = ThreadPoolExecutor(1, thread_name_prefix="index")
         run_id = free_id(str(directory))
@@ -35,7 +35,7 @@ def run_page(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def series_page(directory: Path) -> Iterator[str]:
-    """Serve the page of the runs in a directory, to which others come meanwhile, and give its address."""
+    """Serve the page of the runs in a directory, with those that are added meanwhile, and yield its address."""
     with shown_runs([str(directory)]) as runs, _served_in_thread(runs) as address:
         yield f"{address}#/"
 

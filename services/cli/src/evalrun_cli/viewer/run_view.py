@@ -43,13 +43,13 @@ class ShownRun(Protocol):
         """Whether the run has not ended."""
 
     def headline(self) -> JsonObject:
-        """Return what a list of runs shows of it. Raises BadInputError if it cannot be read."""
+        """Return the run's entry in a list of runs. Raises BadInputError if it cannot be read."""
 
     def description(self) -> JsonObject:
         """Return the content of `run.json`. Raises BadInputError if the run cannot be read."""
 
     def open_file(self, name: str) -> BinaryIO | None:
-        """Open a file that the description names; None if it names none such."""
+        """Open a file that the description names; None for any other file."""
 
 
 class RunView:
@@ -58,7 +58,7 @@ class RunView:
     Args:
         run_id: in its addresses.
         place: directory or URL.
-        scratch: directory for what is not kept in the run's own.
+        scratch: directory for files that are not kept in the run's directory.
         builder: where an index is built; one at a time.
         clock: seconds that only grow.
         sources_in: a directory; the prompts of datasets outside it are not shown. None: they are.
@@ -100,7 +100,7 @@ class RunView:
         return "://" not in self.place and not Workspace(Path(self.place)).summary.is_file()
 
     def headline(self) -> JsonObject:
-        """Return what a list of runs shows of it. Raises BadInputError if it cannot be read."""
+        """Return the run's entry in a list of runs. Raises BadInputError if it cannot be read."""
         if self._headline is not None and self._clock() - self._headline[0] < HEADLINE_SECONDS:
             return self._headline[1]
         content = self._read_headline()
@@ -185,7 +185,7 @@ class RunView:
             return False
 
     def _version(self) -> str:
-        """Return what tells these outputs from others in their place."""
+        """Return an identity of these outputs, which changes if other outputs replace them."""
         self._versioned_at = self._clock()
         files, path = resolve_destination(self.place)
         with name_read_errors(self.place):
@@ -210,7 +210,7 @@ class RunView:
         return True
 
     def open_file(self, name: str) -> BinaryIO | None:
-        """Open a file that the description names; None if it names none such."""
+        """Open a file that the description names; None for any other file."""
         if name == LINES and "://" not in self.place:
             return open_inside(self._home / LINES, self._home)
         if name in (PROMPTS, PROMPT_INDEX) or name == TEXTS or SEGMENT_FILE.fullmatch(name):
@@ -249,7 +249,7 @@ class RunView:
 
 
 def collect_shared_facts(run_id: str, place: str, *, is_live: bool, has_prompts: bool) -> JsonObject:
-    """Return what the description of every run holds, wherever it is."""
+    """Return the facts that every run's description contains."""
     return {
         "format": FORMAT, "id": run_id, "place": place, "live": is_live, "prompts": has_prompts,
         "fields": [{"name": f.name, "kind": str(f.kind), "says": f.says, "small": f.is_small} for f in FIELDS],
@@ -267,7 +267,7 @@ class _StoredIndex:
         self._building = builder.submit(build_index, run, directory, self._report)
 
     def check(self) -> None:
-        """Raise what ended the building early, if anything did: BadInputError where the run cannot be read."""
+        """Raise the error that ended the building early, if any: BadInputError where the run cannot be read."""
         if self._building.done():
             self._building.result()
 

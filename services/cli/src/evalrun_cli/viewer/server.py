@@ -150,7 +150,7 @@ def encode_runs(runs: Mapping[str, ShownRun], *, are_places_shown: bool = True) 
 
 
 def _encode(content: JsonObject) -> bytes:
-    """Return content as JSON. Raises BadInputError where a run's outputs hold what JSON has no word for."""
+    """Return content as JSON. Raises BadInputError if a run's outputs contain values that JSON lacks."""
     try:
         return json.dumps(content, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The runs in some places, looked for again as time goes on, so that new ones appear."""
+"""The runs in some directories or at URLs, searched again when they are asked for, so that new runs appear."""
 
 import logging
 import tempfile
@@ -24,7 +24,7 @@ URL_SECONDS: Final = 30.0
 
 
 class UnreadablePlace:
-    """A place whose runs cannot be listed now: it stands among the runs, with the reason."""
+    """A directory, namespace or EvalRun that cannot be read now. It is listed among the runs, with the reason."""
 
     is_live = False
 
@@ -91,7 +91,7 @@ class ShownRuns:
 
     Args:
         places: directories or URLs.
-        scratch: directory for what is not kept in the runs' own.
+        scratch: directory for files that are not kept in the runs' directories.
         builder: where indexes are built.
         scanner: where URLs are looked at.
         clock: seconds that only grow.
@@ -120,7 +120,7 @@ class ShownRuns:
         self._look_at_once = False
 
     def __call__(self) -> Mapping[str, ShownRun]:
-        """Return the runs by id, and the places that cannot be read. A run that is gone is no longer there."""
+        """Return the runs by id, and the unreadable directories. A run that is gone is no longer there."""
         with self._lock:
             self._look()
             shown: dict[str, ShownRun] = {**self._views}
@@ -131,7 +131,7 @@ class ShownRuns:
             return shown
 
     def require_runs(self) -> Mapping[str, RunView]:
-        """Return the runs by id. Raises BadInputError where a place cannot be read, or none has a run."""
+        """Return the runs by id. Raises BadInputError if a directory cannot be read, or none contains a run."""
         with self._lock:
             self._look()
             for place in self._places:
@@ -171,7 +171,7 @@ def add_running_runs(stored: Mapping[str, ShownRun], running: Mapping[str, Shown
 
 @contextmanager
 def shown_runs(places: Sequence[str], *, is_shared: bool = False) -> Iterator[ShownRuns]:
-    """Give the runs in these places; what is kept of them for a while is removed at the end."""
+    """Yield the runs in these directories; temporary files are removed at the end."""
     with tempfile.TemporaryDirectory(prefix="evalrun-view-") as scratch:
         builder = ThreadPoolExecutor(1, thread_name_prefix="index")
         scanner = ThreadPoolExecutor(1, thread_name_prefix="places")

@@ -139,7 +139,7 @@ def start_time(pid: int) -> int | None:
         return None
 
 
-def processes_in(directory: Path) -> list[int]:
+def find_processes(directory: Path) -> list[int]:
     """Return the processes that name a directory: by their arguments or environment, or by where their output goes.
 
     Ray and engines overwrite their arguments and environment by a title; their output goes to files of Ray's session.

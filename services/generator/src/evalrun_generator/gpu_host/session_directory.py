@@ -17,9 +17,9 @@ from evalrun_generator.gpu_host.processes import (
     Descendants,
     end_descendants,
     find_descendants,
+    find_processes,
     find_shared_memory,
     find_shared_memory_by_name,
-    processes_in,
     remove_unused,
     start_time,
 )
@@ -103,7 +103,7 @@ def remove_abandoned(place: Path = PLACE) -> list[Path]:
     """End the processes of killed owners and remove their directories. Return the directories."""
     found = find_abandoned_directories(place)
     for path in found:
-        pids = processes_in(path)
+        pids = find_processes(path)
         pids += find_descendants(pids)
         segments = find_shared_memory(pids) | find_shared_memory_by_name(pids)
         for pid in pids:

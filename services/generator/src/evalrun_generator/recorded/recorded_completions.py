@@ -73,7 +73,7 @@ class RecordedCompletions:
         prompt, turn = self._find_beginning(prompt)
         label = self._labels.get(prompt)
         if label is None:
-            raise PromptUnknownError(f"nothing is recorded for this prompt: {_beginning(asked)!r}")
+            raise PromptUnknownError(f"nothing is recorded for this prompt: {_shorten_prompt(asked)!r}")
         samples = self._samples[prompt]
         if not samples:
             raise PromptUnknownError(f"no completion is recorded for problem {label}")
@@ -118,6 +118,6 @@ def join_messages(prompt: PromptKey) -> str:
     return prompt if isinstance(prompt, str) else "\n".join(content for _, content in prompt)
 
 
-def _beginning(prompt: PromptKey) -> str:
+def _shorten_prompt(prompt: PromptKey) -> str:
     text = " ".join(join_messages(prompt).split())
     return text if len(text) <= 120 else text[:119] + "…"

@@ -131,7 +131,7 @@ def _judge_program(code: str, request: dict[str, str]) -> dict[str, str]:
     try:
         compiled = compile(code, PROGRAM, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        return {"status": "compile_error", "reason": _line_of(error)}
+        return {"status": "compile_error", "reason": _format_exception_line(error)}
     try:
         exec(compiled, space)  # noqa: S102 - what it is for
     except BaseException as error:  # noqa: BLE001 - a program may raise anything
@@ -159,13 +159,17 @@ def _run_test(space: dict[str, object], request: dict[str, str]) -> None:
 
 def _report_failure(error: BaseException, when: str, *, loading: bool) -> dict[str, str]:
     missing = error.name if isinstance(error, ModuleNotFoundError) else ""
-    said = {"reason": f"{_line_of(error)} {when}".strip(), "missing_module": missing or ""}
+    said = {"reason": f"{_format_exception_line(error)} {when}".strip(), "missing_module": missing or ""}
     if isinstance(error, MemoryError):
         return {"status": "memory_limit", **said}
     if isinstance(error, SystemExit) or loading or _is_the_programs(error.__traceback__):
         return {"status": "runtime_error", **said, "reason": f"the program raised {said['reason']}"}
     if type(error) is AssertionError or isinstance(error, _UnmetError):
-        return {"status": "wrong_answer", **said, "reason": f"the assertion failed: {_text_of(error)}".strip(": ")}
+        return {
+            "status": "wrong_answer",
+            **said,
+            "reason": f"the assertion failed: {_read_text_safely(error)}".strip(": "),
+        }
     return {"status": "wrong_answer", **said, "reason": f"the assertion raised {said['reason']}"}
 
 
@@ -179,15 +183,15 @@ def _is_the_programs(trace: TracebackType | None) -> bool:
     return file == PROGRAM
 
 
-def _text_of(error: BaseException) -> str:
+def _read_text_safely(error: BaseException) -> str:
     try:
         return str(error)[:TEXT_LIMIT].replace("\n", " ")
     except BaseException:  # noqa: BLE001 - the program's own __str__
         return ""
 
 
-def _line_of(error: BaseException) -> str:
-    text = _text_of(error)
+def _format_exception_line(error: BaseException) -> str:
+    text = _read_text_safely(error)
     return type(error).__name__ + (f": {text}" if text else "")
 
 

@@ -129,7 +129,7 @@ class SandboxFleet:
         for member in self._members.values():
             self._begin(member)
         for discovery in self._discoveries:
-            self._spawn(self._kept_up(partial(self._follow, discovery)))
+            self._spawn(self._keep_running(partial(self._follow, discovery)))
 
     async def close(self) -> None:
         """Stop, and close the connections."""
@@ -202,7 +202,7 @@ class SandboxFleet:
 
     def _begin(self, member: Member) -> None:
         member.lost.set()
-        member.watcher = self._spawn(self._kept_up(partial(self._watch, member)))
+        member.watcher = self._spawn(self._keep_running(partial(self._watch, member)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         # Tasks are held here, because the event loop itself keeps weak references only.
@@ -216,7 +216,7 @@ class SandboxFleet:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("sandboxes are no longer watched as they should be: a fault of the gateway", exc_info=error)
 
-    async def _kept_up(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _keep_running(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run an endless task, and restart it after an internal error, so that no sandbox is forgotten."""
         while True:
             task = asyncio.create_task(work())

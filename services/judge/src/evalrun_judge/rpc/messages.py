@@ -39,7 +39,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
     mode = _MODES.get(submission.mode)
     if mode is None:
         raise InvalidRequestError(f"submission.mode: {submission.mode} is none that this gateway knows")
-    comparator, checker = _comparator_from(message)
+    comparator, checker = _read_comparator(message)
     return JudgeRequest(
         submission=Submission(
             text=submission.text,
@@ -50,12 +50,12 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
             prelude=submission.prelude,
         ),
         tests=read_tests(message, suites or Suites(0)),
-        limits=_limits_from(message),
+        limits=_read_limits(message),
         comparator=comparator,
         checker=checker,
         stop_after_timeouts=message.stop_after_timeouts,
         stop_at_failure=message.stop_at_failure,
-        function_tests=_function_tests_from(message.function_tests),
+        function_tests=_read_function_tests(message.function_tests),
         request_id=message.request_id,
         run=message.run,
         fresh=message.fresh,
@@ -63,7 +63,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
     )
 
 
-def _function_tests_from(name: str) -> FunctionTestMode:
+def _read_function_tests(name: str) -> FunctionTestMode:
     try:
         return FunctionTestMode(name or FunctionTestMode.AUTO)
     except ValueError:
@@ -71,7 +71,7 @@ def _function_tests_from(name: str) -> FunctionTestMode:
         raise InvalidRequestError(f"function_tests: {name!r} is not one of {known}") from None
 
 
-def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
+def _read_limits(message: judge_pb2.JudgeRequest) -> TestLimits:
     """Read the limits. 0 means that a limit was not set."""
     if not message.HasField("limits"):
         return DEFAULT_LIMITS
@@ -79,7 +79,7 @@ def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
     return PartialLimits(given.time_seconds, given.memory_mib, given.output_kib).complete(DEFAULT_LIMITS)
 
 
-def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, CheckerProgram | None]:
+def _read_comparator(message: judge_pb2.JudgeRequest) -> tuple[Comparator, CheckerProgram | None]:
     if not message.HasField("comparator"):
         return STANDARD, None
     given = message.comparator

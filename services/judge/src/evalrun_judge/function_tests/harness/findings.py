@@ -79,7 +79,7 @@ def _makes(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
-def caught_in(nodes: list[Value]) -> Iterator[str]:
+def find_caught_names(nodes: list[Value]) -> Iterator[str]:
     """Yield the names that stand for exceptions: after `except`, and in calls of `assertRaises` and its like."""
     for node in nodes:
         given: list[Value] = []

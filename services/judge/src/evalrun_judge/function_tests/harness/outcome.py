@@ -39,14 +39,14 @@ def decide_ending(run: Run, error: BaseException | None) -> Ending:
     if type(error) is AssertionError:
         said = f"the assertion failed: {_text(error)}" if error.args else "the assertion failed"
         return {"status": "wrong_answer", "reason": said}
-    return {"status": "wrong_answer", "reason": f"the assertion raised {line_of(error)}"}
+    return {"status": "wrong_answer", "reason": f"the assertion raised {format_exception_line(error)}"}
 
 
 def report_broken_test(error: BaseException) -> Ending:
     """Return the ending of a test that fails whatever the program does."""
     return {
         "status": "api_error",
-        "reason": f"the test itself fails: {line_of(error)}",
+        "reason": f"the test itself fails: {format_exception_line(error)}",
         "cause": "broken_test",
         "missing_module": _find_missing_module(error),
     }
@@ -59,7 +59,7 @@ def _report_raised(error: BaseException) -> Ending:
         return {"status": "runtime_error", "reason": f"the program called sys.exit({_text(error)})"}
     return {
         "status": "runtime_error",
-        "reason": f"the program raised {line_of(error)}",
+        "reason": f"the program raised {format_exception_line(error)}",
         "missing_module": _find_missing_module(error),
     }
 
@@ -70,7 +70,7 @@ def _find_missing_module(error: BaseException) -> str:
     return name if type(name) is str else ""
 
 
-def line_of(error: BaseException) -> str:
+def format_exception_line(error: BaseException) -> str:
     """Format an exception like the last line of a traceback."""
     text = _text(error)
     return type(error).__name__ + (f": {text}" if text else "")

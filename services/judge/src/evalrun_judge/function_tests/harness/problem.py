@@ -11,7 +11,7 @@ from evalrun_executor.calls.originals import Json, Value
 from evalrun_judge.function_tests.harness.definitions import definitions, preambles
 from evalrun_judge.function_tests.harness.findings import (
     attribute_owners,
-    caught_in,
+    find_caught_names,
     find_shared_data_classes,
     find_shared_part,
     is_pure,
@@ -99,7 +99,7 @@ class Problem:
         self.modules = sorted((loaded & modules) - bound)
         self.names = sorted(loaded - bound - modules)
         self.pure = not self.modules and is_pure([node for nodes in (*walked, prompt_nodes) for node in nodes])
-        caught = {name for nodes in walked for name in caught_in(nodes)}
+        caught = {name for nodes in walked for name in find_caught_names(nodes)}
         self.exceptions = sorted(caught & {*self.names})
         given = prompt.body if self.check else find_shared_part(setup)
         shared = [] if self.check else [(self._setup, node) for node in given]
