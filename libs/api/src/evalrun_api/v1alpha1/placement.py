@@ -80,7 +80,7 @@ class TopologySpread(ApiModel):
 
 
 class Placement(PodMetadata):
-    """Placement of a part's pods, and labels and annotations that are added to them. Unset fields have the chart's values."""
+    """Placement of a part's pods, with their labels and annotations. Unset fields have the chart's values."""
 
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
         {}, max_length=16, description="Labels that a node must have for the pods to run on it."
