@@ -1,6 +1,7 @@
 """What counts as the same problem: pairs that were re-written for the eye are found, others are not."""
 
 import json
+import random
 import re
 import textwrap
 from pathlib import Path
@@ -12,6 +13,7 @@ from builders.governance import contest_row, json_lines, prepared, write_plan, w
 from evalrun_data.governance.allow_file import AllowedOverlap
 from evalrun_data.governance.audit import compare
 from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, StoredTexts, text_sha256
+from evalrun_data.governance.intra_dataset_duplicates import MAX_VERIFIED
 from evalrun_data.governance.near_duplicates import ComparedText, Fingerprint, ReferenceIndex
 from evalrun_data.governance.shingles import shingle_runs
 from evalrun_runtime.exits import BadInputError
@@ -238,18 +240,36 @@ def test_near_duplicates_inside_a_dataset_are_named_by_the_first_of_their_group(
     assert found.overlaps == []
 
 
+class CountedTexts(tuple[ProblemText, ...]):
+    """Texts that count how often one is read by its position."""
+
+    asked = 0
+
+    def __getitem__(self, position: Any) -> Any:
+        self.asked += 1
+        return super().__getitem__(position)
+
+
 def test_a_thousand_problems_from_one_template_are_each_compared_with_one() -> None:
-    class Counted(tuple[ProblemText, ...]):
-        asked = 0
-
-        def __getitem__(self, position: Any) -> Any:
-            Counted.asked += 1
-            return super().__getitem__(position)
-
-    rows = Counted(text_of(f"p{number}", PROBLEM.replace("12", str(number))) for number in range(1000))
+    rows = CountedTexts(text_of(f"p{number}", PROBLEM.replace("12", str(number))) for number in range(1000))
     found = compare([DatasetTexts("mine", "train", rows), dataset("test", "test", text_of("x", OTHER))])
     assert {near.near_to for near in found.intra_dataset_duplicates} == {"p0"}
-    assert Counted.asked == len(found.intra_dataset_duplicates) == 999
+    assert rows.asked == len(found.intra_dataset_duplicates) == 999
+
+
+def test_rows_of_which_half_is_one_template_are_compared_with_few_and_a_duplicate_is_found() -> None:
+    chance = random.Random(5)
+
+    def words(count: int) -> str:
+        return " ".join("".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(count))
+
+    template, own = words(85), [words(45) for _ in range(300)]
+    texts = [text_of(f"p{number}", f"{template} {text}") for number, text in enumerate(own)]
+    copied = text_of("copied", f"{template} {own[7]} {words(2)}")
+    rows = CountedTexts([*texts, copied])
+    found = compare([DatasetTexts("mine", "train", rows), dataset("test", "test", text_of("x", OTHER))])
+    assert [(near.problem_id, near.near_to) for near in found.intra_dataset_duplicates] == [("copied", "p7")]
+    assert rows.asked <= MAX_VERIFIED * len(rows)
 
 
 def test_near_duplicates_inside_a_dataset_stand_in_the_report_and_fail_nothing(tmp_path: Path) -> None:

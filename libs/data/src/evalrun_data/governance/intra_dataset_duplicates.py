@@ -4,6 +4,7 @@ A problem is compared with the first one of each group of near-duplicates; a pro
 group of its own. So memory holds one signature per group, and a dataset made from a template takes no longer.
 """
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,9 @@ _BANDS: Final = 32
 _MIN_ESTIMATE: Final = MIN_INTRA_DATASET_JACCARD - 0.18
 """Threshold of the estimate from the signatures, whose standard deviation is at most 0.044: candidates below are not
 verified."""
+MAX_VERIFIED: Final = 16
+"""Candidates of a problem that are verified, the likeliest first. Where half of each text is one template, every
+problem is a candidate of every other, and the time of verifying all grows with the square of the problems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,9 @@ class IntraDatasetIndex:
         return None
 
     def _candidates(self, found: Fingerprint) -> list[int]:
-        return [
-            position
+        estimates = (
+            (found.signature.jaccard(self._groups[position][1]), -position)
             for position in self._lsh.query(found.signature)
-            if found.signature.jaccard(self._groups[position][1]) >= _MIN_ESTIMATE
-        ]
+        )
+        likely = (each for each in estimates if each[0] >= _MIN_ESTIMATE)
+        return [-place for _, place in heapq.nlargest(MAX_VERIFIED, likely)]
