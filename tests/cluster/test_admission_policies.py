@@ -88,18 +88,25 @@ def requests(plane: ControlPlane) -> Iterator[Requests]:
         assert plane.request("POST", RUNS, old).status == 201
     started = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
     plane.request("PATCH", f"{RUNS}/started/status", started, "application/merge-patch+json")
-    apply_policies(plane, chart, VALUES)
     made = Requests(plane)
     forbidden = run_of({"spec.serviceAccountName": "cluster-admin"})
+    try:
+        apply_policies(plane, chart, VALUES)
+        wait_for_policies(made, forbidden)
+        yield made
+    finally:
+        # Other modules use this API server, and their runs are of what these lists refuse.
+        plane.kubectl("delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "--all")
+        plane.kubectl("delete", "evalruns", "--all", "--namespace", TENANT)
+    until(lambda: not made.refusal("EvalRun", TENANT, forbidden), "the policy on runs to be in force no more")
+
+
+def wait_for_policies(made: Requests, forbidden: dict[str, Any]) -> None:
     until(lambda: bool(made.refusal("EvalRun", TENANT, forbidden)), "the policy on runs to be in force")
     stray = {"metadata": {"name": "stray"}, "type": "Opaque"}
     until(lambda: bool(made.refusal("Secret", TENANT, stray, OPERATOR)), "the policy on Secrets to be in force")
     root = deployment({"hostNetwork": True})
     until(lambda: bool(made.refusal("Deployment", TENANT, root, OPERATOR)), "the policy on workloads to be in force")
-    yield made
-    # Other modules use this API server, and their runs are of what these lists refuse.
-    plane.kubectl("delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "--all")
-    until(lambda: not made.refusal("EvalRun", TENANT, forbidden), "the policy on runs to be in force no more")
 
 
 def apply_policies(plane: ControlPlane, chart: Chart, values: Values) -> None:

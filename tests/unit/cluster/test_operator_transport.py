@@ -95,8 +95,40 @@ async def test_errors_are_httpx2s() -> None:
         released.set()
 
 
-def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
-    monkeypatch.setenv("no_proxy", "inside.invalid")
-    assert find_proxy("https://cluster.invalid:6443") == "http://proxy.invalid:3128"
-    assert find_proxy("https://inside.invalid:6443") is None
+PROXY = "http://proxy.invalid:3128"
+
+
+@pytest.mark.parametrize(
+    ("server", "variables", "proxy"),
+    [
+        ("https://cluster.invalid:6443", {"https_proxy": PROXY}, PROXY),
+        ("https://cluster.invalid:6443", {"https_proxy": "proxy.invalid:3128"}, PROXY),
+        ("https://cluster.invalid:6443", {"all_proxy": PROXY}, PROXY),
+        ("https://cluster.invalid:6443", {"http_proxy": PROXY}, None),
+        ("https://cluster.invalid:6443", {}, None),
+        ("https://cluster.invalid:6443", {"https_proxy": PROXY, "no_proxy": "other.invalid, cluster.invalid"}, None),
+        ("https://cluster.invalid:6443", {"https_proxy": PROXY, "no_proxy": "cluster.invalid:6443"}, None),
+        ("https://cluster.invalid:6443", {"https_proxy": PROXY, "no_proxy": "cluster.invalid:443"}, PROXY),
+        ("https://a.cluster.invalid", {"https_proxy": PROXY, "no_proxy": ".cluster.invalid"}, None),
+        ("https://a.cluster.invalid", {"https_proxy": PROXY, "no_proxy": "*.cluster.invalid"}, None),
+        ("https://mycluster.invalid", {"https_proxy": PROXY, "no_proxy": "cluster.invalid"}, PROXY),
+        ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": "10.0.0.0/8"}, None),
+        ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": "10.96.0.0/12"}, PROXY),
+        ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": "10.1.2.3:6443"}, None),
+        ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": "https://10.1.2.3"}, None),
+        ("https://[fd00::1]:6443", {"https_proxy": PROXY, "no_proxy": "fd00::/8"}, None),
+        ("https://[fd00::1]:6443", {"https_proxy": PROXY, "no_proxy": "[fd00::1]:6443"}, None),
+        ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": "a.invalid, *"}, None),
+        ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": " , ,a:b:c"}, PROXY),
+        ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": "10.1.2.3:port"}, PROXY),
+    ],
+)
+def test_the_environments_proxy_is_used_but_for_the_servers_that_it_excepts(
+    monkeypatch: pytest.MonkeyPatch, server: str, variables: dict[str, str], proxy: str | None
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert find_proxy(server) == proxy

@@ -7,7 +7,9 @@ from msgspec import structs
 from evalrun_executor.api import ProgramRun, RunReply, RunRequest
 from evalrun_judge.sandboxes.fake import FakeSandbox, reply
 from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import CheckerProgram
 from evalrun_judge.waves import make_waves
+from evalrun_registry.comparators import Comparator
 
 PASSES, FAILS, CRASHES, HANGS, UNKNOWN = "passes", "fails", "crashes", "hangs", "unknown"
 
@@ -54,6 +56,35 @@ SHAPES = [
     ([UNKNOWN, FAILS] + [PASSES] * 4, [6], [1, 4]),
     ([UNKNOWN] + [PASSES] * 5, [6], [1, 4, 1]),
 ]
+
+
+@pytest.mark.parametrize("tests", [[PASSES, HANGS, PASSES, PASSES], [PASSES, PASSES, HANGS, PASSES, PASSES, PASSES]])
+@pytest.mark.parametrize("language", ["python", "cpp"])
+async def test_timeout_that_decides_leaves_the_checker_the_tests_that_ran(tests: list[str], language: str) -> None:
+    def run(request: RunRequest) -> RunReply:
+        if request.inputs[0].startswith((b"passes", b"hangs")):
+            return run_all(request)
+        return reply(*(ProgramRun("exited", exit_code=42) for _ in request.inputs))
+
+    asked = stdio_request(*((f"{kind} {n}", "x") for n, kind in enumerate(tests)), comparator=Comparator("checker"))
+    request = structs.replace(
+        asked,
+        submission=structs.replace(asked.submission, language=language),
+        checker=CheckerProgram("kattis", "python", "..."),
+        stop_at_failure=True,
+        stop_after_timeouts=1,
+    )
+    sandbox = FakeSandbox(run)
+    time = Time()
+    pool = make_pool([sandbox], time)
+    pool.start()
+    try:
+        verdict = await make_judge(pool, time)[0].judge(request)
+    finally:
+        await pool.close()
+    ran = tests.index(HANGS) + 1
+    assert [test.status for test in verdict.tests] == [TestStatus.SUCCESS] * (ran - 1) + [TestStatus.TIMEOUT]
+    assert (verdict.judged, verdict.accepted) == (True, False)
 
 
 @pytest.mark.parametrize(("tests", "whole", "stopped"), SHAPES)

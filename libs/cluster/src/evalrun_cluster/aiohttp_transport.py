@@ -7,8 +7,9 @@ the same server, without TLS), and requests are most of what the operator's one 
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies
 
 import aiohttp
 import httpx2
@@ -95,9 +96,35 @@ class Stream(httpx2.AsyncByteStream):
 
 
 def find_proxy(url: str) -> str | None:
-    """Return the proxy that the environment (HTTPS_PROXY, NO_PROXY, ...) names for a server."""
+    """Return the proxy that the environment (HTTPS_PROXY, ALL_PROXY, NO_PROXY) names for a server.
+
+    NO_PROXY takes names, which stand for their subdomains too, addresses, networks (10.96.0.0/12), each of them with
+    or without a port, and `*`. urllib's own rules know no networks, which a cluster's NO_PROXY mostly names.
+    """
     parts = urlsplit(url)
-    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    named = getproxies()
+    if any(_is_covered(rule.strip(), parts.hostname or "", parts.port) for rule in named.get("no", "").split(",")):
+        return None
+    proxy = named.get(parts.scheme) or named.get("all")
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
+def _is_covered(rule: str, host: str, port: int | None) -> bool:
+    """Return whether an entry of NO_PROXY is about a server."""
+    if rule == "*":
+        return True
+    rule = rule.rpartition("://")[2]
+    # More than one colon without brackets is an IPv6 address.
+    if rule.count(":") == 1 or rule.startswith("["):
+        rule, _, own = rule.rpartition(":") if not rule.endswith("]") else (rule, "", "")
+        if own and own != str(port):
+            return False
+        rule = rule.strip("[]")
+    try:
+        return ip_address(host) in ip_network(rule, strict=False)
+    except ValueError:
+        name = rule.lstrip(".*").lower()
+        return bool(name) and (host == name or host.endswith(f".{name}"))
 
 
 @contextmanager

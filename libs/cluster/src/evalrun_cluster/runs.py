@@ -289,6 +289,8 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
     """
     try:
         config = KubeConfig.from_env().get()
+        if config is not None:
+            config = config._replace(user=config.user or User())  # `kubectl proxy` needs none
         if transport is None and config is not None:
             context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
             transport = httpx2.AsyncHTTPTransport(

@@ -258,7 +258,7 @@ class JudgeRequest(_message.Message):
     stop_at_failure: _builtins.bool
     """Tests need not run once another one has failed: only whether all pass is asked. The verdict then has the tests that
     ran, and no pass ratio. Followed for `stdio` and `calls` in languages that are not compiled, and for `asserts` where
-    the other tests would need another process of the program; all tests run elsewhere.
+    the other tests would need another process of the program, if none must run alone; all tests run elsewhere.
     """
     @_builtins.property
     def submission(self) -> Global___Submission: ...

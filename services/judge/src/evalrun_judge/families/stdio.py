@@ -119,10 +119,12 @@ class StdioFamily(Family[StdioPlan]):
     ) -> tuple[list[TestRecord], Level]:
         """Return the records of tests from the `first` on, and the lowest containment level that was used."""
         reply = await run_part(self._pool, plan.run, request, on_begin, begun=first > 0)
-        plan = replace(plan, expected=plan.expected[: len(reply.runs)])
+        ran = len(reply.runs)
+        asked = structs.replace(plan.run, inputs=plan.run.inputs[:ran], inputs_digest=b"")
+        plan = replace(plan, run=asked, expected=plan.expected[:ran])
         with span("compare", attributes={"tests": len(plan.expected)}):
             outcomes, level = await self._outcomes(plan, reply, request)
-        return records_of_runs(plan.run.inputs[: len(reply.runs)], plan.expected, reply, outcomes, first=first), level
+        return records_of_runs(plan.run.inputs, plan.expected, reply, outcomes, first=first), level
 
     async def _outcomes(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest
