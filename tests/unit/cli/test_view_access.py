@@ -70,7 +70,7 @@ def test_listening_beyond_this_machine_without_a_token_is_refused(host: str) -> 
 @pytest.mark.parametrize("mode", [0o400, 0o440, 0o600, 0o640])
 def test_token_file_of_its_owner_and_group_is_taken(tmp_path: Path, mode: int) -> None:
     access = SharedAccess.from_options(SharedOptions(token_file(tmp_path, mode=mode)), lambda: 0.0)
-    assert access.is_session(access.new_session())
+    assert access.is_session(access.new_session(TOKEN))
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o404, 0o420, 0o666, 0o402])
@@ -106,13 +106,14 @@ def test_token_file_without_a_token_that_cannot_be_guessed_is_refused(
 def test_session_is_taken_as_it_was_signed_until_it_ends(cookie: str, is_session: bool) -> None:
     now = [1_000_000.0]
     access = SharedAccess((), BearerTokens("another-token-of-yesterday", TOKEN), None, lambda: now[0])
-    signature = access.new_session().partition(".")[2]
+    signature = access.new_session(TOKEN).partition(".")[2]
     assert access.is_session(cookie.format(signature=signature)) is is_session
     now[0] += 12 * 3600
     assert not access.is_session(cookie.format(signature=signature))
 
 
 def test_session_ends_with_the_token_that_opened_it() -> None:
-    opened = SharedAccess((), BearerTokens(TOKEN), None, lambda: 0.0).new_session()
+    first = "another-token-1234567"
+    opened = SharedAccess((), BearerTokens(first, TOKEN), None, lambda: 0.0).new_session(TOKEN)
     assert SharedAccess((), BearerTokens("a-token-after-it-12345", TOKEN), None, lambda: 0.0).is_session(opened)
-    assert not SharedAccess((), BearerTokens("a-token-after-it-12345"), None, lambda: 0.0).is_session(opened)
+    assert not SharedAccess((), BearerTokens(first), None, lambda: 0.0).is_session(opened)

@@ -54,17 +54,13 @@ class BearerTokens:
         """Return whether an Authorization header carries an accepted token."""
         return any(carries(authorization, token) for token in self._tokens())
 
-    def signature(self, text: str) -> str:
-        """Return a text's signature by the first token; the signature does not reveal the token."""
-        return _signature(text, self.sent)
-
     def has_signed(self, text: str, signature: str) -> bool:
         """Return whether one of the tokens signed a text.
 
         Signatures of a token that was removed from the file are invalid.
         """
         given = signature.encode(errors="replace")
-        return any(hmac.compare_digest(given, _signature(text, token).encode()) for token in self._tokens())
+        return any(hmac.compare_digest(given, sign(text, token).encode()) for token in self._tokens())
 
     def _tokens(self) -> Sequence[str]:
         return self._given if self._file is None else self._file.current
@@ -75,7 +71,8 @@ def carries(authorization: str, token: str) -> bool:
     return hmac.compare_digest(authorization.encode(errors="replace"), f"Bearer {token}".encode())
 
 
-def _signature(text: str, token: str) -> str:
+def sign(text: str, token: str) -> str:
+    """Return a text's signature by a token; the signature does not reveal the token."""
     return hmac.new(token.encode(), text.encode(errors="replace"), "sha256").hexdigest()
 
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from aiohttp import web
 
 from evalrun_cli.viewer.login_page import LOGIN_POLICY, login_page
-from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.connections.bearer_tokens import BearerTokens, sign
 from evalrun_runtime.exits import BadInputError
 
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -113,8 +113,8 @@ class TrustedProxy:
 class SharedAccess:
     """For others: a bearer token, a session that one opened, or a proxy that vouches for the user.
 
-    A session is no state of the server: it is a time signed by the token, so it outlives a restart and ends with the
-    token.
+    A session is no state of the server: it is a time signed by the token that opened it, so it outlives a restart and
+    ends with that token.
 
     Args:
         hosts: names by which browsers reach the page, besides those of this machine.
@@ -196,12 +196,10 @@ class SharedAccess:
             return False
         return int(until) > self._clock()  # one of ours wrote it: it is a number
 
-    def new_session(self) -> str:
-        """Return the cookie value of a new session."""
-        if self._tokens is None:
-            raise TypeError("a session is opened by a token")
+    def new_session(self, token: str) -> str:
+        """Return the cookie value of a new session, which ends when this token is accepted no more."""
         until = str(int(self._clock()) + SESSION_SECONDS)
-        return f"{until}.{self._tokens.signature(_make_signed_text(until))}"
+        return f"{until}.{sign(_make_signed_text(until), token)}"
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         if self._tokens is None:
@@ -217,7 +215,7 @@ class SharedAccess:
             return self._login(request.path, "That token is not accepted.")
         answer = web.Response(status=303, headers={"Location": "./"})
         answer.set_cookie(
-            SESSION, self.new_session(), max_age=SESSION_SECONDS, path="/",
+            SESSION, self.new_session(given), max_age=SESSION_SECONDS, path="/",
             secure=True, httponly=True, samesite="Lax",
         )  # fmt: skip
         return answer
