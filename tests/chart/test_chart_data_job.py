@@ -25,7 +25,7 @@ def rendered(chart: Chart, **more: Any) -> tuple[Object, Object]:
     return by_kind["ConfigMap"], by_kind["Job"]
 
 
-def test_the_plan_in_the_config_map_is_one_that_the_command_reads(chart: Chart, tmp_path: Path) -> None:
+def test_data_job_plan_in_the_config_map_is_readable_by_the_command(chart: Chart, tmp_path: Path) -> None:
     config, _ = rendered(chart)
     (tmp_path / "plan.yaml").write_text(config["data"]["plan.yaml"])
     (dataset,) = read_plan(tmp_path / "plan.yaml").datasets
@@ -33,7 +33,7 @@ def test_the_plan_in_the_config_map_is_one_that_the_command_reads(chart: Chart, 
     assert yaml.safe_load(config["data"]["plan.yaml"]) == PLAN
 
 
-def test_the_pod_runs_the_command_on_the_mounted_plan_and_claim(
+def test_data_job_pod_runs_prepare_on_the_mounted_plan_and_claim(
     chart: Chart, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, job = rendered(chart, credentialsSecret="bucket")
@@ -52,7 +52,7 @@ def test_the_pod_runs_the_command_on_the_mounted_plan_and_claim(
     assert "expected a list `datasets`" in capsys.readouterr().err
 
 
-def test_a_failed_audit_and_bad_input_are_not_tried_again(chart: Chart) -> None:
+def test_data_job_after_a_failed_audit_or_bad_input_is_not_retried(chart: Chart) -> None:
     _, job = rendered(chart)
     rule = job["spec"]["podFailurePolicy"]["rules"][0]
     assert rule["action"] == "FailJob"
@@ -60,18 +60,18 @@ def test_a_failed_audit_and_bad_input_are_not_tried_again(chart: Chart) -> None:
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
 
 
-def test_another_plan_is_another_job(chart: Chart) -> None:
+def test_data_job_with_another_plan_has_another_name(chart: Chart) -> None:
     other = {"datasets": [{"name": "mbpp_reg", "source": "s3://sources/other.jsonl"}]}
     assert rendered(chart)[1]["metadata"]["name"] != rendered(chart, plan=other)[1]["metadata"]["name"]
 
 
 @pytest.mark.parametrize("more", [{"resources": {"limits": {"memory": "8Gi"}}}, {"credentialsSecret": "other"}])
-def test_another_pod_is_another_job(chart: Chart, more: dict[str, Any]) -> None:
+def test_data_job_with_a_changed_pod_has_another_name(chart: Chart, more: dict[str, Any]) -> None:
     """A Job's pod cannot be changed: an upgrade of the release had failed as a whole."""
     assert rendered(chart, **more)[1]["metadata"]["name"] != rendered(chart)[1]["metadata"]["name"]
 
 
-def test_another_image_is_another_job(chart: Chart) -> None:
+def test_data_job_with_another_image_has_another_name(chart: Chart) -> None:
     jobs = [
         item
         for tag in ("1", "2")
@@ -81,5 +81,5 @@ def test_another_image_is_another_job(chart: Chart) -> None:
     assert len({job["metadata"]["name"] for job in jobs}) == 2
 
 
-def test_nothing_is_made_unless_asked_for(chart: Chart) -> None:
+def test_default_values_render_no_data_job(chart: Chart) -> None:
     assert not [item for item in chart.render({}) if item["kind"] == "Job"]

@@ -89,9 +89,7 @@ def pod_of(objects: list[Object], name: str) -> Object:
     return pod
 
 
-def test_the_operator_understands_every_variable_that_it_is_given(
-    chart: Chart, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operator_settings_parse_every_variable_of_the_chart(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
     variables = environment(container_of(chart.render(VALUES), "evalrun-operator"))
     fields = {f"EVALRUN_OPERATOR_{name.upper()}" for name in OperatorSettings.model_fields}
     assert set(variables) <= fields
@@ -130,7 +128,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert settings.otlp_endpoint == "http://collector:4317"
 
 
-def test_the_charts_defaults_are_the_operators_own(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chart_defaults_equal_the_operator_defaults(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
     own = OperatorSettings()
     for name, value in environment(container_of(chart.render(), "evalrun-operator")).items():
         monkeypatch.setenv(name, value)
@@ -159,7 +157,7 @@ def test_operator_has_the_policys_lists_with_and_without_a_policy(chart: Chart) 
 
 
 @pytest.mark.parametrize("mode", ["cpu", "custom", "keda"])
-def test_the_operator_may_do_exactly_what_the_code_says(chart: Chart, mode: AutoscalingMode) -> None:
+def test_operator_roles_have_exactly_the_rules_of_the_code(chart: Chart, mode: AutoscalingMode) -> None:
     wanted = role_rules(mode)
     everywhere = chart.render({"operator": {"autoscaling": mode}})
     assert named(everywhere, "ClusterRole", "evalrun-operator")["rules"] == wanted
@@ -170,7 +168,7 @@ def test_the_operator_may_do_exactly_what_the_code_says(chart: Chart, mode: Auto
 
 
 @pytest.mark.parametrize("mode", ["cpu", "custom"])
-def test_a_shared_judge_scales_as_a_runs_own(chart: Chart, mode: AutoscalingMode) -> None:
+def test_shared_judge_autoscalers_equal_those_of_a_run(chart: Chart, mode: AutoscalingMode) -> None:
     judge = {"enabled": True, "autoscaling": mode, "sandbox": {"slots": 2}}
     scalers = of_kind(chart.render({"sharedJudge": judge}), "HorizontalPodAutoscaler")
     specs = {item["metadata"]["name"]: item["spec"] for item in scalers}
@@ -180,7 +178,7 @@ def test_a_shared_judge_scales_as_a_runs_own(chart: Chart, mode: AutoscalingMode
         assert mode != "cpu" or specs[name]["metrics"] == [cpu_metric(cpus)]
 
 
-def test_a_shared_judge_under_keda_scales_at_the_same_pace(chart: Chart) -> None:
+def test_shared_judge_under_keda_has_the_scaling_behavior_of_a_run(chart: Chart) -> None:
     asleep = {"gateway": {"minReplicas": 0}, "sandbox": {"minReplicas": 0}}
     values = {"sharedJudge": {"enabled": True, "autoscaling": "keda", **asleep}}
     scalers = of_kind(chart.render(values), "ScaledObject")
@@ -190,7 +188,7 @@ def test_a_shared_judge_under_keda_scales_at_the_same_pace(chart: Chart) -> None
     assert [item["spec"]["fallback"] for item in scalers] == [fallback, fallback]
 
 
-def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:
+def test_operator_container_ports_equal_the_ports_of_its_settings(chart: Chart) -> None:
     container = container_of(chart.render(), "evalrun-operator")
     variables = environment(container)
     ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
@@ -201,7 +199,9 @@ def test_the_operators_ports_are_the_ones_it_listens_on(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize("values", ["shared-judge", "gvisor"])
-def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_and_sandbox_settings_parse_the_flags_of_the_chart(
+    chart: Chart, values: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     objects = chart.render(VALUE_SETS[values])
     for name in ("evalrun-judge", "evalrun-sandbox"):
         for variable, file in token_files(objects, name).items():
@@ -228,7 +228,7 @@ ISSUED = {
 
 @pytest.mark.parametrize("discovery", ["dns", "endpointSlices"])
 @pytest.mark.parametrize("held", [NAMED, ISSUED], ids=["named", "issued"])
-def test_with_tls_every_part_understands_its_directories_and_is_probed_where_it_answers(
+def test_tls_enabled_every_part_gets_its_directories_and_is_probed_on_a_plain_port(
     chart: Chart, discovery: str, held: dict[str, str]
 ) -> None:
     judge: dict[str, Any] = {"enabled": True, "gateway": {"discovery": discovery}}
@@ -264,7 +264,7 @@ def test_with_tls_every_part_understands_its_directories_and_is_probed_where_it_
     assert (issued is not None) == (held is ISSUED)
 
 
-def test_without_tls_no_part_has_any_and_nothing_is_issued(chart: Chart) -> None:
+def test_tls_disabled_renders_no_tls_flag_and_issues_no_certificate(chart: Chart) -> None:
     values = {**VALUE_SETS["reward"], "sharedJudge": {"enabled": True, "tls": {"mode": "disabled"}}}
     objects = chart.render(values)
     for name in ("judge", "sandbox", "live", "reward"):
@@ -290,12 +290,12 @@ def test_without_tls_no_part_has_any_and_nothing_is_issued(chart: Chart) -> None
         ),
     ],
 )
-def test_half_of_tls_is_refused(chart: Chart, values: dict[str, Any], message: str) -> None:
+def test_incomplete_or_contradictory_tls_values_are_refused(chart: Chart, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ChartRefusedError, match=message):
         chart.render(values)
 
 
-def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reward_settings_parse_the_flags_of_the_chart(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:
     objects = chart.render(VALUE_SETS["reward"])
     container = container_of(objects, "evalrun-reward")
     secrets = [one["name"] for one in container["env"] if "valueFrom" in one]
@@ -321,7 +321,7 @@ def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pyt
     assert ports == {"http": settings.port, "metrics": names.METRICS_PORT}
 
 
-def test_a_sandbox_of_live_interpreters_understands_its_flags_and_has_their_memory(
+def test_live_sandbox_parses_its_flags_and_has_memory_for_slots_and_sessions(
     chart: Chart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects = chart.render(VALUE_SETS["reward"])
@@ -352,7 +352,7 @@ def token_files(objects: list[Object], workload: str) -> dict[str, Path]:
     return files
 
 
-def test_pods_end_later_than_their_services_drain(chart: Chart) -> None:
+def test_pod_grace_period_exceeds_the_drain_time_of_its_service(chart: Chart) -> None:
     drains: dict[str, type[ServiceSettings]] = {
         "judge": JudgeSettings,
         "reward": RewardSettings,
@@ -364,18 +364,18 @@ def test_pods_end_later_than_their_services_drain(chart: Chart) -> None:
         assert pods[f"evalrun-{part}"]["spec"]["terminationGracePeriodSeconds"] > longest, part
 
 
-def test_services_have_the_ports_that_judge_ref_leads_to(chart: Chart) -> None:
+def test_judge_service_has_the_ports_that_judge_ref_uses(chart: Chart) -> None:
     service = named(chart.render(VALUE_SETS["shared-judge"]), "Service", "evalrun-judge")
     ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
     assert ports == {"grpc": names.GRPC_PORT, "metrics": names.METRICS_PORT}
 
 
-def test_pods_run_as_the_user_of_the_runs_pods(chart: Chart) -> None:
+def test_chart_pods_run_as_the_same_user_as_run_pods(chart: Chart) -> None:
     for _, template in workloads(chart.render(VALUE_SETS["shared-judge"])):
         assert template["spec"]["securityContext"]["runAsUser"] == USER
 
 
-def test_components_are_called_as_the_operator_calls_them(chart: Chart) -> None:
+def test_component_labels_equal_those_of_the_operator(chart: Chart) -> None:
     components = {
         template["metadata"]["labels"][names.COMPONENT_LABEL]
         for _, template in workloads(chart.render(VALUE_SETS["shared-judge"]))
@@ -383,14 +383,14 @@ def test_components_are_called_as_the_operator_calls_them(chart: Chart) -> None:
     assert components == {"operator", names.JUDGE, names.SANDBOX}
 
 
-def test_the_shared_gateway_takes_calls_from_the_aggregators_that_the_operator_makes(chart: Chart) -> None:
+def test_shared_gateway_network_policy_admits_the_aggregators_of_the_operator(chart: Chart) -> None:
     policy = named(chart.render(VALUE_SETS["shared-judge"]), "NetworkPolicy", "evalrun-judge")
     (source,) = policy["spec"]["ingress"][0]["from"]
     wanted = source["podSelector"]["matchLabels"]
     assert wanted == {names.COMPONENT_LABEL: names.AGGREGATOR, "app.kubernetes.io/name": "evalrun"}
 
 
-def test_monitors_of_runs_select_what_the_operator_makes(chart: Chart) -> None:
+def test_service_monitor_of_runs_selects_the_services_of_the_operator(chart: Chart) -> None:
     monitor = named(chart.render(VALUE_SETS["monitored"]), "ServiceMonitor", "evalrun-runs")
     assert monitor["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/managed-by": names.FIELD_MANAGER}
     (endpoint,) = monitor["spec"]["endpoints"]
@@ -400,7 +400,7 @@ def test_monitors_of_runs_select_what_the_operator_makes(chart: Chart) -> None:
     assert endpoint["honorLabels"] is True
 
 
-def test_users_roles_are_about_the_crd_that_is_installed(chart: Chart) -> None:
+def test_user_roles_cover_exactly_the_installed_crds(chart: Chart) -> None:
     objects = chart.render()
     crds = of_kind(objects, "CustomResourceDefinition")
     plurals = {crd["spec"]["names"]["plural"] for crd in crds}
@@ -418,14 +418,14 @@ def test_chart_images_and_distribution_have_one_version() -> None:
         assert f"ARG VERSION={version}\n" in (ROOT / dockerfile).read_text()
 
 
-def test_ray_has_one_version() -> None:
+def test_ray_version_is_the_same_in_chart_image_and_operator() -> None:
     values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
     ray = values["operator"]["rayVersion"]
     assert f"ARG RAY_VERSION={ray}\n" in (ROOT / "Dockerfile.gen").read_text()
     assert OperatorSettings.model_fields["ray_version"].default == ray
 
 
-def test_the_plain_manifest_is_what_the_chart_renders(chart: Chart) -> None:
+def test_plain_manifest_equals_the_rendered_chart(chart: Chart) -> None:
     tool = ROOT / "tools" / "generate_manifests.py"
     environ = {"KUBEBUILDER_ASSETS": str(chart.helm.parent), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
@@ -441,7 +441,7 @@ def test_deleting_the_plain_manifest_deletes_no_run() -> None:
     assert {item["kind"] for item in crds} == {"CustomResourceDefinition"}
 
 
-def test_nothing_in_the_plain_manifest_says_that_helm_looks_after_it() -> None:
+def test_plain_manifest_has_no_helm_labels() -> None:
     text = Path(ROOT / "k8s" / "install.yaml").read_text()
     assert "managed-by: Helm" not in text
     assert "helm.sh" not in text

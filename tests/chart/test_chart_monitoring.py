@@ -6,7 +6,7 @@ import yaml
 from builders.cluster.chart import CHART, VALUE_SETS, Chart, named, of_kind
 
 
-def test_dashboards_are_shipped_as_they_are(chart: Chart) -> None:
+def test_dashboards_config_map_equals_the_files(chart: Chart) -> None:
     shipped = named(chart.render(VALUE_SETS["monitored"]), "ConfigMap", "evalrun-dashboards")
     assert shipped["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert shipped["metadata"]["annotations"] == {"grafana_folder": "evalrun"}
@@ -15,13 +15,13 @@ def test_dashboards_are_shipped_as_they_are(chart: Chart) -> None:
     assert sorted(files) == ["evalrun-checkpoints.json", "evalrun-judge-latency.json", "evalrun-throughput.json"]
 
 
-def test_alerts_are_shipped_as_they_are(chart: Chart) -> None:
+def test_prometheus_rule_equals_the_alerts_file(chart: Chart) -> None:
     (rule,) = of_kind(chart.render(VALUE_SETS["monitored"]), "PrometheusRule")
     assert rule["spec"] == yaml.safe_load((CHART / "alerts" / "evalrun.rules.yaml").read_text())
     assert rule["metadata"]["labels"]["release"] == "prometheus"
 
 
-def test_nothing_of_it_is_made_unasked(chart: Chart) -> None:
+def test_default_values_render_no_alerts_or_dashboards(chart: Chart) -> None:
     objects = chart.render()
     assert not of_kind(objects, "PrometheusRule")
     assert not of_kind(objects, "ConfigMap")

@@ -18,7 +18,7 @@ def templates(request: pytest.FixtureRequest, chart: Chart) -> list[tuple[str, O
     return list(workloads(chart.render(VALUE_SETS[request.param])))
 
 
-def test_there_is_an_operator_under_all_values(templates: list[tuple[str, Object]]) -> None:
+def test_every_value_set_renders_an_operator(templates: list[tuple[str, Object]]) -> None:
     assert any(name.endswith("-operator") for name, _ in templates)
 
 
@@ -47,7 +47,7 @@ def test_scratch_space_is_bounded(templates: list[tuple[str, Object]]) -> None:
             assert "sizeLimit" in volume.get("emptyDir", {"sizeLimit": "no scratch space"}), name
 
 
-def test_only_the_operator_and_gateways_that_are_told_to_talk_to_the_api_server(
+def test_only_pods_that_use_the_api_server_mount_a_service_account_token(
     templates: list[tuple[str, Object]],
 ) -> None:
     for name, template in templates:
@@ -85,7 +85,7 @@ def test_images_are_pinned(templates: list[tuple[str, Object]]) -> None:
             assert not container["image"].endswith(":latest"), name
 
 
-def test_images_come_from_the_registry_and_tag_that_are_given(chart: Chart) -> None:
+def test_images_use_the_configured_registry_and_tag(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["own-registry"])
     images = {name: template["spec"]["containers"][0]["image"] for name, template in workloads(objects)}
     assert images == {
@@ -108,7 +108,7 @@ def test_operator_pod_user_additions_are_rendered(chart: Chart) -> None:
     assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in template["spec"]["containers"][0]["env"]
 
 
-def test_every_part_of_the_chart_goes_where_it_is_told(chart: Chart) -> None:
+def test_placement_values_apply_to_every_pod(chart: Chart) -> None:
     pods = {name: template["spec"] for name, template in workloads(chart.render(VALUE_SETS["placed"]))}
     assert len(pods) == 7
     for name, pod in pods.items():
@@ -126,7 +126,7 @@ def test_every_part_of_the_chart_goes_where_it_is_told(chart: Chart) -> None:
         assert spread == wanted, name
 
 
-def test_a_stronger_runtime_needs_less_containment_of_our_own(chart: Chart) -> None:
+def test_gvisor_runtime_lowers_the_required_containment_level(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["gvisor"])
     pod = named(objects, "Deployment", "evalrun-sandbox")["spec"]["template"]["spec"]
     assert pod["runtimeClassName"] == "gvisor"
@@ -136,7 +136,7 @@ def test_a_stronger_runtime_needs_less_containment_of_our_own(chart: Chart) -> N
     assert "--required-level=seccomp" in gateway["args"]
 
 
-def test_a_sandbox_has_a_cpu_and_the_memory_of_a_test_for_each_slot(chart: Chart) -> None:
+def test_sandbox_has_one_cpu_and_the_memory_of_a_test_per_slot(chart: Chart) -> None:
     container = named(chart.render(VALUE_SETS["gvisor"]), "Deployment", "evalrun-sandbox")["spec"]["template"]["spec"][
         "containers"
     ][0]
@@ -145,7 +145,7 @@ def test_a_sandbox_has_a_cpu_and_the_memory_of_a_test_for_each_slot(chart: Chart
     assert container["resources"]["requests"] == container["resources"]["limits"]
 
 
-def test_slots_may_ask_for_less_than_a_cpu(chart: Chart) -> None:
+def test_sandbox_slots_may_request_less_than_one_cpu(chart: Chart) -> None:
     pod = named(chart.render(VALUE_SETS["endpoint-slices"]), "Deployment", "evalrun-sandbox")["spec"]["template"][
         "spec"
     ]

@@ -36,7 +36,9 @@ def test_the_cron_job_runs_every_night_and_never_twice_at_once(chart: Chart) -> 
         ({"days": 90, "claim": "runs", "places": ["/data"]}, ["--retain-completions-days=90", "/data"]),
     ],
 )
-def test_the_pod_runs_the_command_over_the_places(chart: Chart, more: dict[str, Any], arguments: list[str]) -> None:
+def test_retention_pod_gets_the_configured_arguments_and_claim(
+    chart: Chart, more: dict[str, Any], arguments: list[str]
+) -> None:
     pod = pod_of(rendered(chart, **more))
     (container,) = pod["containers"]
     assert container["command"] == ["python", "-m", "evalrun_results.retention"]
@@ -47,7 +49,7 @@ def test_the_pod_runs_the_command_over_the_places(chart: Chart, more: dict[str, 
     assert claims == ([more["claim"]] if "claim" in more else [])
 
 
-def test_a_place_without_runs_is_bad_input_which_no_job_tries_again(
+def test_retention_directory_without_runs_is_bad_input_and_is_not_retried(
     chart: Chart, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = rendered(chart)["CronJob"]["spec"]["jobTemplate"]["spec"]

@@ -88,7 +88,7 @@ def test_wrong_values_are_refused_by_name(chart: Chart, values: dict[str, Any], 
 
 
 @pytest.mark.parametrize("values", VALUE_SETS)
-def test_helm_has_nothing_to_complain_about(chart: Chart, values: str) -> None:
+def test_helm_lint_reports_no_warning(chart: Chart, values: str) -> None:
     said = chart.lint(VALUE_SETS[values])
     assert "1 chart(s) linted, 0 chart(s) failed" in said
     assert not re.search(r"\[(WARNING|ERROR)\]", said)
@@ -109,7 +109,7 @@ def schema_paths(schema: dict[str, Any], definitions: dict[str, Any], prefix: st
             yield from schema_paths(resolved, definitions, f"{prefix}{key}.")
 
 
-def test_schema_and_values_know_the_same_things() -> None:
+def test_schema_and_values_have_the_same_paths() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
     assert set(schema_paths(schema, schema["definitions"])) - {"global"} == set(paths(values))

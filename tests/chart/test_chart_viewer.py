@@ -84,7 +84,7 @@ def test_viewers_token_is_a_file_that_others_cannot_read(chart: Chart) -> None:
     assert str(flags_of(objects)["token_file"]) == "/etc/evalrun/viewer/token"
 
 
-def test_viewer_is_reached_by_the_clients_that_are_named_alone(chart: Chart) -> None:
+def test_viewer_network_policy_admits_only_the_named_clients(chart: Chart) -> None:
     policy = one(objects_of(chart, "team-a"), "NetworkPolicy")["spec"]
     ingress = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
     assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": "http"}], "from": [ingress]}]
@@ -114,7 +114,9 @@ def test_viewer_of_buckets_reaches_no_metadata_service_unless_aggregators_do(
         ([], {"ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]}),
     ],
 )
-def test_viewer_of_running_runs_alone_reaches_the_api_server(chart: Chart, servers: list[Object], rule: Object) -> None:
+def test_viewer_of_running_runs_reaches_only_dns_and_the_api_server(
+    chart: Chart, servers: list[Object], rule: Object
+) -> None:
     values = {
         "networkPolicy": {"apiServer": servers},
         "viewer": {"namespaces": {"evals": {"live": True, **TOKEN}}},
@@ -162,7 +164,7 @@ def test_ingress_and_route_lead_to_the_service_under_its_hosts(chart: Chart) -> 
         ({"claims": "outputs", **TOKEN}, "additional properties 'claims' not allowed"),
     ],
 )  # fmt: skip
-def test_viewers_that_cannot_work_or_are_open_are_refused(chart: Chart, own: dict[str, Any], advice: str) -> None:
+def test_unusable_or_unprotected_viewer_values_are_refused(chart: Chart, own: dict[str, Any], advice: str) -> None:
     with pytest.raises(ChartRefusedError) as refused:
         chart.render({"viewer": {"namespaces": {"evals": own}}})
     assert advice in str(refused.value)

@@ -52,7 +52,7 @@ def test_no_two_objects_have_one_name(objects: list[Object]) -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_every_object_says_whose_it_is(objects: list[Object]) -> None:
+def test_every_object_has_the_labels_of_the_release(objects: list[Object]) -> None:
     for item in objects:
         if item["kind"] != "CustomResourceDefinition":
             labels = item["metadata"]["labels"]
@@ -71,7 +71,7 @@ def test_selectors_select_the_pods_of_one_workload(objects: list[Object]) -> Non
             assert DIGEST_OF_A_JOB.sub("", pod) == item["metadata"]["name"]
 
 
-def test_services_lead_to_ports_that_are_there(objects: list[Object]) -> None:
+def test_service_target_ports_exist_in_their_pods(objects: list[Object]) -> None:
     ports = {
         name: {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0].get("ports", ())}
         for name, template in workloads(objects)
@@ -81,13 +81,13 @@ def test_services_lead_to_ports_that_are_there(objects: list[Object]) -> None:
             assert ports[service["metadata"]["name"]][port["targetPort"]] == port["port"]
 
 
-def test_the_crds_stay_when_the_release_goes(chart: Chart) -> None:
+def test_crds_are_kept_when_the_release_is_uninstalled(chart: Chart) -> None:
     crds = of_kind(chart.render(), "CustomResourceDefinition")
     assert {crd["metadata"]["annotations"]["helm.sh/resource-policy"] for crd in crds} == {"keep"}
     assert len(crds) == 2
 
 
-def test_somebody_else_may_install_the_crds(chart: Chart) -> None:
+def test_crds_create_false_renders_no_crd(chart: Chart) -> None:
     assert not of_kind(chart.render({"crds": {"create": False}}), "CustomResourceDefinition")
 
 
@@ -109,7 +109,7 @@ def test_a_namespaced_installation_holds_no_cluster_scoped_object(chart: Chart) 
     ]
 
 
-def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> None:
+def test_gateway_and_sandbox_services_are_headless(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["shared-judge"], namespace="judging")
     for name in ("evalrun-judge", "evalrun-sandbox"):
         assert named(objects, "Service", name)["spec"]["clusterIP"] == "None"
@@ -162,7 +162,7 @@ def test_a_sandbox_reaches_nothing_and_is_reached_by_gateways_alone(chart: Chart
     assert [port["port"] for port in metrics["ports"]] == ["metrics"]
 
 
-def test_a_gateway_reaches_sandboxes_and_names_only(chart: Chart) -> None:
+def test_gateway_reaches_only_sandboxes_and_dns(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["shared-judge"])
     sandboxes, names = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
     labels = named(objects, "Deployment", "evalrun-sandbox")["spec"]["template"]["metadata"]["labels"]
@@ -178,7 +178,7 @@ def test_a_gateway_reaches_the_collector_of_its_spans(chart: Chart, where: str, 
     assert named(objects, "NetworkPolicy", "evalrun-sandbox")["spec"]["egress"] == []
 
 
-def test_gateways_that_watch_endpoint_slices_may_read_those_and_nothing_else(chart: Chart) -> None:
+def test_gateway_that_watches_endpoint_slices_may_read_only_endpoint_slices(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["endpoint-slices"], namespace="judging")
     pod = named(objects, "Deployment", "evalrun-judge")["spec"]["template"]["spec"]
     assert "--sandbox=k8s:///judging/evalrun-sandbox:http" in pod["containers"][0]["args"]
@@ -201,7 +201,7 @@ def test_gateways_that_watch_endpoint_slices_may_read_those_and_nothing_else(cha
     assert servers == {"to": there}
 
 
-def test_scrapers_send_a_token_where_its_digest_is_given(chart: Chart) -> None:
+def test_metrics_token_digests_reach_the_services_and_monitors_send_the_token(chart: Chart) -> None:
     digests = ["ab" * 32, "cd" * 32]
     monitored = VALUE_SETS["monitored"]
     metrics = {**monitored["metrics"], "tokenSha256": digests}
@@ -221,7 +221,7 @@ def test_scrapers_send_a_token_where_its_digest_is_given(chart: Chart) -> None:
         assert endpoint["authorization"] == {"credentials": {"name": "scraper", "key": "token"}}
 
 
-def test_only_the_scrapers_that_are_named_read_metrics(chart: Chart) -> None:
+def test_metrics_ports_admit_only_the_named_scrapers(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["monitored"])
     for part in MONITORS:
         rules = named(objects, "NetworkPolicy", f"evalrun-{part}")["spec"]["ingress"]
@@ -254,7 +254,7 @@ def test_pods_are_marked_for_scraping_by_default(chart: Chart) -> None:
         assert notes == {"prometheus.io/scrape": "true", "prometheus.io/port": str(metrics)}
 
 
-def test_roles_follow_the_namespaces_that_are_watched(chart: Chart) -> None:
+def test_watched_namespaces_get_roles_instead_of_a_cluster_role(chart: Chart) -> None:
     whole = chart.render()
     release = named(whole, "Deployment", "evalrun-operator")["metadata"]["namespace"]
     assert [role["metadata"]["namespace"] for role in of_kind(whole, "Role")] == [release]  # the Lease's
@@ -290,7 +290,7 @@ def test_roles_are_bound_to_the_operators_account(chart: Chart, values: str) -> 
         assert role["rules"]
 
 
-def test_nothing_but_the_operator_itself_with_everything_off(chart: Chart) -> None:
+def test_all_options_off_renders_only_the_operator(chart: Chart) -> None:
     kinds = {item["kind"] for item in chart.render(VALUE_SETS["bare"])}
     assert kinds == {"Deployment", "Secret", "Service"}
 
@@ -337,7 +337,7 @@ def written_tokens(objects: list[Object]) -> list[str]:
     return found
 
 
-def test_a_token_that_is_there_already_is_used(chart: Chart) -> None:
+def test_existing_token_secrets_are_used_and_none_is_created(chart: Chart) -> None:
     named_ones = {**VALUE_SETS["gvisor"]["sharedJudge"], "tls": {"gatewaySecret": "a", "sandboxSecret": "b"}}
     objects = chart.render({"sharedJudge": named_ones})
     assert not of_kind(objects, "Secret")
@@ -364,7 +364,7 @@ def held_tokens(objects: list[Object]) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("values", ["shared-judge-cpu", "shared-judge-custom", "shared-judge-keda"])
-def test_while_a_scaler_is_there_nobody_else_owns_the_replicas(chart: Chart, values: str) -> None:
+def test_deployment_with_an_autoscaler_sets_no_replicas(chart: Chart, values: str) -> None:
     objects = chart.render(VALUE_SETS[values])
     scalers = of_kind(objects, "ScaledObject") or of_kind(objects, "HorizontalPodAutoscaler")
     assert sorted(item["spec"]["scaleTargetRef"]["name"] for item in scalers) == ["evalrun-judge", "evalrun-sandbox"]
@@ -372,7 +372,7 @@ def test_while_a_scaler_is_there_nobody_else_owns_the_replicas(chart: Chart, val
         assert "replicas" not in named(objects, "Deployment", item["spec"]["scaleTargetRef"]["name"])["spec"]
 
 
-def test_the_scalers_aim_at_four_fifths_of_the_slots(chart: Chart) -> None:
+def test_autoscaler_threshold_is_four_fifths_of_the_slots(chart: Chart) -> None:
     values = {"sharedJudge": {"enabled": True, "autoscaling": "keda", "sandbox": {"slots": 10, "maxReplicas": 8}}}
     objects = chart.render(values)
     thresholds = {
@@ -385,7 +385,7 @@ def test_the_scalers_aim_at_four_fifths_of_the_slots(chart: Chart) -> None:
     assert "evalrun_judge_inflight" in query
 
 
-def test_a_shared_judge_that_sleeps_is_woken_by_the_runs(chart: Chart) -> None:
+def test_shared_judge_at_zero_replicas_scales_up_for_generated_answers(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True, "autoscaling": "keda", "gateway": {"minReplicas": 0}}})
     for part in ("judge", "sandbox"):
         (trigger,) = named(objects, "ScaledObject", f"evalrun-{part}")["spec"]["triggers"]
@@ -394,7 +394,7 @@ def test_a_shared_judge_that_sleeps_is_woken_by_the_runs(chart: Chart) -> None:
         assert all(term.endswith(" or vector(0))") for term in terms)
 
 
-def test_without_a_scaler_the_least_number_of_pods_runs(chart: Chart) -> None:
+def test_gateway_without_an_autoscaler_runs_min_replicas(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True, "gateway": {"minReplicas": 3}}})
     assert named(objects, "Deployment", "evalrun-judge")["spec"]["replicas"] == 3
 
@@ -410,12 +410,12 @@ def test_without_a_scaler_the_least_number_of_pods_runs(chart: Chart) -> None:
         ),
     ],
 )
-def test_scalers_that_cannot_work_are_refused(chart: Chart, judge: dict[str, Any], advice: str) -> None:
+def test_unusable_autoscaler_values_are_refused(chart: Chart, judge: dict[str, Any], advice: str) -> None:
     with pytest.raises(ChartRefusedError, match=advice):
         chart.render({"sharedJudge": {"enabled": True, **judge}})
 
 
-def test_rewards_reach_the_gateways_and_nothing_else(chart: Chart) -> None:
+def test_reward_pods_reach_only_gateways_and_dns(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
     policy = named(objects, "NetworkPolicy", "evalrun-reward")["spec"]
     to_judge, names_only = policy["egress"]
@@ -441,7 +441,7 @@ def test_rewards_reach_the_gateways_and_nothing_else(chart: Chart) -> None:
     assert ingress[0]["from"] == [{"podSelector": {"matchLabels": {"team": "rl"}}}]
 
 
-def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
+def test_reward_sessions_are_stored_in_the_named_redis(chart: Chart) -> None:
     sessions = {"redisSecret": "sessions", "key": "address", "port": 6380, "maxSessions": 50, "idleSeconds": 1200}
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "sessions": sessions}})
     container = named(objects, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]["containers"][0]
@@ -455,7 +455,7 @@ def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
     assert not [one for one in container["env"] if one["name"] == "EVALRUN_REWARD_SESSION_STORE"]
 
 
-def test_live_interpreters_are_reached_by_rewards_alone_and_reach_nothing(chart: Chart) -> None:
+def test_live_sandbox_is_reached_only_by_reward_pods_and_reaches_nothing(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["reward"])
     pods = dict(workloads(objects))
     live, rewards = (pods[f"evalrun-{name}"]["metadata"]["labels"] for name in ("live", "reward"))
@@ -474,13 +474,13 @@ def test_live_interpreters_are_reached_by_rewards_alone_and_reach_nothing(chart:
     assert not any(selects(peer.get("podSelector", {}).get("matchLabels", {}), live) for peer in asked)
 
 
-def test_no_live_interpreters_unless_asked_for(chart: Chart) -> None:
+def test_default_reward_values_render_no_live_sandbox(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
     assert not of_kind(objects, "StatefulSet")
     assert not [item for item in objects if item["metadata"]["name"] == "evalrun-live"]
 
 
-def test_shares_reach_judge_and_rewards_and_callers_the_rewards_alone(chart: Chart) -> None:
+def test_shares_reach_gateway_and_rewards_but_callers_reach_only_rewards(chart: Chart) -> None:
     objects = chart.render(
         {
             "sharedJudge": {
@@ -502,7 +502,7 @@ def test_shares_reach_judge_and_rewards_and_callers_the_rewards_alone(chart: Cha
     assert "trainers" not in held_tokens(objects)["evalrun-judge"]
 
 
-def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
+def test_reward_pods_have_a_separate_token_and_a_disruption_budget(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
     assert named(objects, "PodDisruptionBudget", "evalrun-reward")["spec"]["maxUnavailable"] == 1
     given = {
@@ -535,7 +535,7 @@ def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
         ),
     ],
 )
-def test_rewards_that_cannot_work_are_refused(chart: Chart, values: dict[str, Any], advice: str) -> None:
+def test_unusable_reward_values_are_refused(chart: Chart, values: dict[str, Any], advice: str) -> None:
     with pytest.raises(ChartRefusedError, match=advice):
         chart.render(values)
 

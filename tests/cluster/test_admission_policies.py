@@ -126,7 +126,7 @@ def test_runs_beyond_an_allow_list_are_refused_with_its_name(
 
 
 @pytest.mark.parametrize("changes", WITHIN)
-def test_runs_within_the_allow_lists_are_taken(requests: Requests, changes: dict[str, Any]) -> None:
+def test_runs_within_the_allow_lists_are_accepted(requests: Requests, changes: dict[str, Any]) -> None:
     assert requests.refusal("EvalRun", TENANT, run_of(changes)) == ""
 
 
@@ -140,7 +140,7 @@ def test_a_namespaces_own_lists_replace_the_others(requests: Requests) -> None:
     assert "admission.allowed.serviceAccounts" in requests.refusal("EvalRun", TRUSTED, account)
 
 
-def test_schedules_are_held_to_the_same_lists(requests: Requests) -> None:
+def test_schedule_beyond_an_allow_list_is_refused_with_its_name(requests: Requests) -> None:
     fitting = {"spec.template.output": OUTPUT, "spec.checkpoints.url": "s3://evaluations/checkpoints"}
     assert requests.refusal("EvalSchedule", TENANT, evalschedule_manifest(fitting)) == ""
     placement = {"spec.template.placement": {"rayHead": {"priorityClassName": "system-node-critical"}}}
@@ -149,12 +149,12 @@ def test_schedules_are_held_to_the_same_lists(requests: Requests) -> None:
         assert f"admission.allowed.{named} " in refusal
 
 
-def test_a_run_of_another_operator_class_is_left_to_its_own_release(requests: Requests) -> None:
+def test_run_of_another_operator_class_is_not_checked_by_the_policy(requests: Requests) -> None:
     other = run_of({"spec.operatorClass": "other", "spec.serviceAccountName": "x"})
     assert requests.refusal("EvalRun", TENANT, other) == ""
 
 
-def test_shorter_lists_stop_no_run_that_has_started(plane: ControlPlane, requests: Requests) -> None:
+def test_shortened_allow_lists_still_permit_updates_of_a_started_run(plane: ControlPlane, requests: Requests) -> None:
     del requests
 
     def patch(run: str, fields: Object) -> str:
@@ -255,7 +255,7 @@ def test_the_operator_makes_no_pod_with_a_token_or_with_its_node(requests: Reque
     assert requests.refusal("Deployment", TENANT, deployment({}), OPERATOR) == ""
 
 
-def test_the_operator_may_make_all_that_a_run_needs(requests: Requests) -> None:
+def test_operator_may_create_every_object_of_a_run(requests: Requests) -> None:
     run = evalrun({"spec.output": OUTPUT}, rollout=False)
     plan = RunPlan(make_identity(run), run.spec, operator_settings(), "token")
     judge = run.spec.own_judge

@@ -85,7 +85,9 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 @pytest.mark.parametrize("values", VALUE_SETS)
-def test_the_server_takes_every_object(plane: ControlPlane, chart: Chart, values: str, tmp_path: Path) -> None:
+def test_api_server_accepts_every_rendered_object(
+    plane: ControlPlane, chart: Chart, values: str, tmp_path: Path
+) -> None:
     objects = chart.render(VALUE_SETS[values], namespace=NAMESPACE)
     known = [item for item in objects if item["kind"] not in OTHERS_KINDS]
     file = tmp_path / "objects.json"
@@ -103,7 +105,7 @@ def test_every_pod_is_admitted_as_restricted(plane: ControlPlane, chart: Chart, 
         assert answer.status == 201, answer.message
 
 
-def test_admission_would_say_so_where_a_pod_were_not(plane: ControlPlane, chart: Chart) -> None:
+def test_pod_without_security_context_is_refused_by_admission(plane: ControlPlane, chart: Chart) -> None:
     """The test above can fail."""
     ((name, template),) = workloads(chart.render(namespace=NAMESPACE))
     del template["spec"]["containers"][0]["securityContext"]
@@ -118,7 +120,7 @@ def dry_run_pod(plane: ControlPlane, name: str, template: Object) -> Answer:
     return plane.request("POST", path, {**body, "spec": template["spec"]}, dryRun="All")
 
 
-def test_the_plain_manifest_is_taken(plane: ControlPlane) -> None:
+def test_plain_manifest_is_accepted_by_the_api_server(plane: ControlPlane) -> None:
     file = ROOT / "k8s" / "install.yaml"
     namespace, *_ = yaml.safe_load_all(file.read_text())
     plane.request("POST", "/api/v1/namespaces", namespace)  # a dry run makes none to go into
@@ -162,7 +164,9 @@ def test_the_operators_account_may_do_what_it_needs_and_no_more(
     plane.kubectl("delete", f"--filename={file}")
 
 
-def test_install_upgrade_and_uninstall(plane: ControlPlane, chart: Chart, tmp_path: Path) -> None:
+def test_helm_upgrade_keeps_the_token_and_uninstall_keeps_the_crd(
+    plane: ControlPlane, chart: Chart, tmp_path: Path
+) -> None:
     """Real helm against the real server: the token survives an upgrade, the CRD survives the release."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "released"}}
     assert plane.request("POST", "/api/v1/namespaces", namespace).status == 201

@@ -95,7 +95,7 @@ def written(tmp_path: Path, **changes: Any) -> Path:
     return file
 
 
-def test_a_file_is_applied_followed_and_its_results_are_brought(
+def test_run_command_applies_a_file_follows_the_run_and_results_are_fetched(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
 ) -> None:
     with command(nodes, "run", written(tmp_path), "-n", namespace) as following:
@@ -147,7 +147,7 @@ def test_run_stopped_by_ctl_has_reason_stopped_and_outputs(
     assert (reasons["Complete"], status["outputURL"]) == ("Stopped", ledger.output_url)
 
 
-def test_ctrl_c_ends_the_following_and_not_the_run(
+def test_ctrl_c_ends_the_command_that_follows_but_not_the_run(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
 ) -> None:
     with command(nodes, "run", written(tmp_path), "-n", namespace) as following:

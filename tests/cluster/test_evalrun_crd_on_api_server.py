@@ -73,7 +73,7 @@ def test_no_rule_is_too_costly_and_the_schema_is_structural(api: ControlPlane) -
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_every_sample_is_taken_and_gets_the_defaults_that_we_apply(api: ControlPlane, sample: Path) -> None:
+def test_every_sample_is_accepted_with_the_same_defaults_as_offline(api: ControlPlane, sample: Path) -> None:
     answer = created_dry(api, yaml.safe_load(sample.read_text(encoding="utf-8")))
     assert answer.status == 201, answer.message
     offline = apply_defaults(schema_for("cluster"), yaml.safe_load(sample.read_text(encoding="utf-8")))
@@ -125,7 +125,7 @@ def test_bad_labels_and_annotations_are_refused_as_offline(api: ControlPlane, ca
 
 
 @pytest.mark.parametrize("metadata", GOOD_METADATA)
-def test_good_labels_and_annotations_are_taken_as_offline(
+def test_good_labels_and_annotations_are_accepted_as_offline(
     api: ControlPlane, metadata: dict[str, dict[str, str]]
 ) -> None:
     answer = created_dry(api, evalrun_manifest({f"metadata.{field}": notes for field, notes in metadata.items()}))
@@ -157,7 +157,7 @@ def test_a_run_that_has_not_started_may_change(api: ControlPlane) -> None:
     assert answer.status == 200, answer.message
 
 
-def test_a_started_run_takes_status(api: ControlPlane, started: str) -> None:
+def test_status_of_a_started_run_can_be_updated(api: ControlPlane, started: str) -> None:
     condition = {
         "type": "Complete", "status": "True", "reason": "Finished", "message": "",
         "lastTransitionTime": "2026-01-31T13:00:00Z",

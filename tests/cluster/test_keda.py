@@ -69,7 +69,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory, binaries: dict[str, Path]) -
     os.environ.get("EVALRUN_TEST_KEDA") != "required", reason="waits for minutes: make test-autoscaling"
 )
 @pytest.mark.timeout(900)
-def test_a_judge_at_zero_starts_when_answers_wait_and_when_nothing_measures(
+def test_judge_at_zero_replicas_starts_for_waiting_answers_and_stays_without_measurement(
     plane: ControlPlane, binaries: dict[str, Path]
 ) -> None:
     ledger, answers = ScriptedLedger(), WaitingAnswers()

@@ -176,7 +176,7 @@ def kept(kuberay: ControlPlane, ledger: LedgerOfRuns) -> Iterator[Kept]:
 
 
 @pytest.mark.usefixtures("operator")
-def test_two_checkpoints_use_one_cluster_which_goes_when_it_is_idle(kuberay: ControlPlane, kept: Kept) -> None:
+def test_two_checkpoints_share_one_cluster_which_is_deleted_when_idle(kuberay: ControlPlane, kept: Kept) -> None:
     kept.begin({"spec.replicas": {"keep": {"idleSeconds": 4}}}).start(*STEPS)
     kept.wait_for_holder(10)
     kept.run(20).wait_for("Admitted", "False", "WaitingForReplicas")
@@ -250,7 +250,7 @@ def test_after_max_checkpoints_the_next_run_gets_another_cluster(kept: Kept) -> 
 
 
 @pytest.mark.usefixtures("operator")
-def test_run_goes_on_with_replicas_of_its_own_once_none_are_kept(kept: Kept) -> None:
+def test_next_run_gets_a_separate_cluster_once_no_replicas_are_kept(kept: Kept) -> None:
     kept.begin({}).start(*STEPS)
     kept.wait_for_holder(10)
     kept.patch({"replicas": None})

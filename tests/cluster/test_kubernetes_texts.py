@@ -70,7 +70,7 @@ def error_of(answer: Answer) -> Exception:
     return translate_error(ApiError(request=request, response=response), "creating an object")
 
 
-def test_kubernetes_is_of_the_version_whose_texts_are_known(plane: ControlPlane) -> None:
+def test_kubernetes_version_is_the_one_with_known_messages(plane: ControlPlane) -> None:
     assert plane.request("GET", "/version").body["gitVersion"].startswith(VERSION)
 
 
@@ -95,7 +95,7 @@ def test_scheduler_text_distinguishes_missing_room_from_missing_claim(
     assert lacks_room(told["message"]) is (kind is not TroubleKind.LASTING), told
 
 
-def test_trouble_of_a_pod_whose_node_is_full_is_a_lack_of_room(plane: ControlPlane) -> None:
+def test_pod_that_fits_no_full_node_is_classified_as_missing_room(plane: ControlPlane) -> None:
     nodes = plane.request("GET", "/api/v1/nodes").body["items"]
     for number in range(len(nodes) + 1):
         container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "40"}}}
@@ -137,7 +137,7 @@ def test_a_missing_right_is_refused_with_advice_about_rights(plane: ControlPlane
     assert find_remedy(str(refused.value)) == dict(REMEDIES)["cannot"]
 
 
-def test_a_pod_below_the_security_level_is_refused_with_advice_about_it(plane: ControlPlane) -> None:
+def test_pod_below_the_security_level_is_refused_with_advice_about_security(plane: ControlPlane) -> None:
     make_namespace(plane, "restricted-texts")
     await_account(plane, "restricted-texts")
     answer = create(plane, pod("too-free", "restricted-texts", hostNetwork=True))

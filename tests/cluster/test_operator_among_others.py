@@ -92,7 +92,7 @@ def uid_of(run: Run) -> str:
     return str(run.get()["metadata"]["uid"])
 
 
-def test_a_foreign_object_with_our_label_blinds_nothing(
+def test_foreign_object_with_a_run_label_disturbs_no_run(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     labels, notes = {"evalrun.dev/run-uid": "x"}, {"evalrun.dev/attempt": "9" * 5000}
@@ -106,7 +106,7 @@ def test_a_foreign_object_with_our_label_blinds_nothing(
     run.wait_for("Complete")
 
 
-def test_labels_are_not_trusted(
+def test_foreign_objects_with_run_labels_are_ignored_and_never_deleted(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     run = a_run(nodes, namespace)
@@ -249,7 +249,7 @@ def test_an_upgrade_in_mid_run_changes_no_image_and_restarts_no_pod(
         operator.kill()
 
 
-def test_an_edited_network_policy_comes_back_at_once(
+def test_edited_network_policy_is_restored_at_once(
     nodes: ControlPlane, operator: OperatorProcess, namespace: str
 ) -> None:
     run = a_run(nodes, namespace)
@@ -262,7 +262,9 @@ def test_an_edited_network_policy_comes_back_at_once(
     assert generation == 3  # made, edited, put right: and left alone since
 
 
-def test_a_finalizer_of_others_keeps_no_pod(nodes: ControlPlane, operator: OperatorProcess, namespace: str) -> None:
+def test_foreign_finalizer_keeps_no_pod_of_a_deleted_run(
+    nodes: ControlPlane, operator: OperatorProcess, namespace: str
+) -> None:
     run = a_run(nodes, namespace)
     run.wait_for("Judged", "False", "Judging")
     nodes.request("PATCH", run.path, {"metadata": {"finalizers": ["others.dev/audit"]}}, MERGE)
@@ -274,7 +276,7 @@ def test_a_finalizer_of_others_keeps_no_pod(nodes: ControlPlane, operator: Opera
         nodes.request("PATCH", run.path, {"metadata": {"finalizers": None}}, MERGE)
 
 
-async def test_a_delete_takes_only_the_object_that_was_seen(
+async def test_delete_or_change_with_another_uid_is_a_conflict(
     nodes: ControlPlane, account: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(nodes.kubeconfig))
@@ -293,7 +295,7 @@ async def test_a_delete_takes_only_the_object_that_was_seen(
     assert nodes.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/new").status == 404
 
 
-def test_a_lost_namespace_stops_no_other_and_comes_back(
+def test_lost_namespace_stops_no_other_namespace_and_recovers(
     nodes: ControlPlane, address: str, ledger: ScriptedLedger, namespace: str
 ) -> None:
     lost = f"{namespace}-lost"
@@ -373,7 +375,7 @@ def test_of_two_operators_one_works_and_the_other_takes_over(
             process.kill()
 
 
-def test_each_operator_serves_its_class(
+def test_each_operator_serves_only_the_runs_of_its_class(
     nodes: ControlPlane, account: Path, address: str, operator: OperatorProcess, namespace: str
 ) -> None:
     flags = ("--operator-class=nightly", "--judge-image=nightly/judge:1")

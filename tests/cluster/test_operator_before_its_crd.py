@@ -21,7 +21,7 @@ def bare(bare_control_plane: ControlPlane) -> ControlPlane:
     return bare_control_plane
 
 
-def test_it_waits_for_its_crd_and_serves_its_namespace_alone(bare: ControlPlane) -> None:
+def test_operator_without_its_crd_waits_and_then_serves_only_its_namespace(bare: ControlPlane) -> None:
     kubeconfig = operator_kubeconfig(bare)
     make_namespace(bare, "ours")
     make_namespace(bare, "theirs")

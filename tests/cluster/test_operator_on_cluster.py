@@ -164,7 +164,7 @@ def test_the_phase_0_sample_goes_from_apply_to_succeeded(
 
 
 @pytest.mark.parametrize("operator", [["--model-cache-claim=eval-data"]], indirect=True)
-def test_suspend_frees_the_gpus_and_resume_goes_on(
+def test_suspend_frees_the_gpus_and_resume_continues_the_run(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     run = on_gpus(kuberay, namespace, model={"path": "s3://checkpoints/step_7"})
@@ -207,7 +207,7 @@ def test_deleting_a_run_leaves_nothing_but_a_retained_volume(
     until(lambda: 'evalrun_runs{phase="Generating"} 0.0' in operator.metrics(), "the metrics to forget it")
 
 
-def test_objects_deleted_behind_its_back_come_back(
+def test_deleted_objects_of_a_run_are_recreated(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     run = on_gpus(kuberay, namespace)
@@ -230,7 +230,7 @@ def test_objects_deleted_behind_its_back_come_back(
     run.wait_for("Succeeded")
 
 
-def test_the_worker_that_is_at_work_stays_when_there_is_work_for_one_only(
+def test_scale_down_to_one_worker_keeps_the_busy_worker(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     sizes = {"tensorParallel": 1, "gpusPerNode": 1, "minReplicas": 1, "maxReplicas": 3, "maxNumSeqs": 60}
@@ -264,7 +264,7 @@ def test_the_worker_that_is_at_work_stays_when_there_is_work_for_one_only(
     run.wait_for("Succeeded")
 
 
-def test_the_operator_may_be_killed_at_every_step(
+def test_operator_killed_at_every_step_completes_the_run_in_one_attempt(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     operator.kill()
@@ -297,7 +297,7 @@ def test_the_operator_may_be_killed_at_every_step(
     assert run.get()["status"] == final
 
 
-def test_the_api_server_may_be_restarted_at_any_time(
+def test_run_succeeds_in_one_attempt_despite_api_server_restarts(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     run = on_gpus(kuberay, namespace)
@@ -316,7 +316,7 @@ def test_the_api_server_may_be_restarted_at_any_time(
     assert operator.is_live()
 
 
-def test_simple_mode_runs_a_job_and_follows_a_failed_one_with_another(
+def test_simple_mode_job_that_leaves_answers_missing_is_followed_by_another(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     run = Run(kuberay, namespace, "simple").create(evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}}))
@@ -366,7 +366,7 @@ def test_a_run_whose_gate_has_decided_frees_its_gpus_and_succeeds(
     assert status["datasets"][0]["cancelled"] == 104
 
 
-def test_a_spec_that_cannot_be_run_says_so_and_can_be_mended(
+def test_invalid_spec_is_reported_in_a_condition_and_can_be_corrected(
     kuberay: ControlPlane, operator: OperatorProcess, namespace: str
 ) -> None:
     changes = {"spec.judge.gateway.minReplicas": 0, "spec.output": {"url": "s3://bucket/x"}}

@@ -45,7 +45,7 @@ def operators(nodes: ControlPlane) -> Iterator[Operators]:
     remove_namespace(nodes, NAMESPACE)
 
 
-def test_the_leader_may_be_killed_again_and_again(nodes: ControlPlane, operators: Operators) -> None:
+def test_objects_of_runs_survive_repeated_kills_of_the_leader(nodes: ControlPlane, operators: Operators) -> None:
     def uids(kinds: Sequence[str]) -> dict[str, str]:
         found: dict[str, str] = {}
         for kind in kinds:

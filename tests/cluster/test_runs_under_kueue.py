@@ -74,7 +74,7 @@ def says(run: Run, *words: str) -> None:
         raise AssertionError(f"{said()!r} lacks some of {words}") from error
 
 
-def test_a_run_on_gpus_waits_for_its_quota_and_goes_on_where_it_was_preempted(
+def test_gpu_run_waits_for_its_quota_and_continues_after_preemption(
     kueue: ControlPlane, ledger: ScriptedLedger, namespace: str
 ) -> None:
     apply(kueue, URGENT, volume(f"{namespace}-second-ledger"), *queue_objects(namespace, "gpus", QUOTA))
@@ -102,7 +102,7 @@ def test_a_run_on_gpus_waits_for_its_quota_and_goes_on_where_it_was_preempted(
     assert run.get()["status"]["attempts"] == 1
 
 
-def test_a_run_in_simple_mode_waits_for_its_quota_and_goes_on_where_it_was_preempted(
+def test_simple_mode_run_waits_for_its_quota_and_continues_after_preemption(
     kueue: ControlPlane, ledger: ScriptedLedger, namespace: str
 ) -> None:
     apply(kueue, URGENT, *queue_objects(namespace, "cpus", SMALL_QUOTA))
@@ -132,7 +132,7 @@ def test_a_run_in_simple_mode_waits_for_its_quota_and_goes_on_where_it_was_preem
 
 
 @pytest.mark.parametrize("on_gpus", [False, True])
-def test_a_queue_that_does_not_exist_is_named_and_the_run_starts_when_it_does(
+def test_missing_queue_is_named_and_the_run_starts_once_the_queue_exists(
     kueue: ControlPlane, namespace: str, on_gpus: bool
 ) -> None:
     field = "spec.rollout.queueName" if on_gpus else "spec.generator.queueName"

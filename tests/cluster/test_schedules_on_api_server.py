@@ -38,7 +38,7 @@ def api(bare_control_plane: ControlPlane) -> ControlPlane:
     return bare_control_plane
 
 
-def test_the_api_server_takes_the_schedule_and_sets_the_same_defaults(api: ControlPlane) -> None:
+def test_api_server_accepts_a_schedule_with_the_same_defaults_as_offline(api: ControlPlane) -> None:
     manifest = evalschedule_manifest()
     answer = api.request("POST", f"{API}/default/evalschedules", manifest, dryRun="All", fieldValidation="Strict")
     assert answer.status == 201, answer.message
@@ -63,7 +63,7 @@ def test_nightly_example_on_the_api_server_evaluates_the_newest_checkpoint(api: 
         assert not run["spec"].get("gates")  # there is no last good run yet
 
 
-def test_the_api_server_refuses_with_the_same_words(api: ControlPlane) -> None:
+def test_api_server_refuses_bad_schedules_with_the_same_message_as_offline(api: ControlPlane) -> None:
     for case in REFUSED_SCHEDULES:
         answer = api.request("POST", f"{API}/default/evalschedules", case.manifest, dryRun="All")
         assert answer.status == 422, f"{case.name}: {answer.message}"
@@ -78,7 +78,9 @@ def evalrun(plane: ControlPlane, *arguments: str) -> tuple[int, str]:
     return done.returncode, " ".join(done.stdout.split())
 
 
-def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path) -> None:
+def test_each_checkpoint_is_evaluated_once_across_clock_change_outages_and_faults(
+    api: ControlPlane, tmp_path: Path
+) -> None:
     """Eight nights: the last Sunday of March among them, and one each with the faults that checkpoints have."""
     evening = datetime(2040, 3, 22, 18, 0, tzinfo=UTC)
     directory = tmp_path / "grpo"

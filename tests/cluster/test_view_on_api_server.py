@@ -115,7 +115,7 @@ async def lost_of(view: ClusterRunView) -> str:
     return str(found["lost"])
 
 
-async def test_rights_that_are_missing_are_named(
+async def test_missing_rights_are_named(
     control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(account_config(control_plane, namespace, [])))

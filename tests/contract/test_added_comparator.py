@@ -69,13 +69,13 @@ def test_added_comparator_is_accepted(seen: dict[str, Any], place: str) -> None:
     assert seen[place] == "lines"
 
 
-def test_added_comparator_stands_in_the_crd_and_in_the_flags(seen: dict[str, Any]) -> None:
+def test_added_comparator_is_in_the_crd_and_in_the_flags(seen: dict[str, Any]) -> None:
     assert re.search(r'"standard", [^]]*"lines"\]|"standard", "lines"\]', seen["crd"])
     assert "lines: same but for one newline at the end. (A checker" in seen["crd"]
     assert "|lines]" in seen["help"]
 
 
-def test_added_comparator_decides(seen: dict[str, Any]) -> None:
+def test_added_comparator_decides_verdicts(seen: dict[str, Any]) -> None:
     assert seen["passes"] == [True, False]
 
 

@@ -179,7 +179,7 @@ def test_added_family_is_read_and_written_back(seen: dict[str, Any]) -> None:
     assert (seen["family"], seen["tests"], seen["restored"]) == ("exit", 1, True)
 
 
-def test_added_family_stands_in_the_refusal_of_a_record_without_tests(seen: dict[str, Any]) -> None:
+def test_added_family_is_named_in_the_refusal_of_a_record_without_tests(seen: dict[str, Any]) -> None:
     assert ", or exit_code" in seen["refusal"]
 
 

@@ -110,7 +110,7 @@ def test_added_language_is_read_by_its_alias_and_written_by_its_name(seen: dict[
     assert seen["record"] == "quiet"
 
 
-def test_added_language_stands_in_its_prompts(seen: dict[str, Any]) -> None:
+def test_added_language_is_named_in_its_prompts(seen: dict[str, Any]) -> None:
     assert "with a Quiet C program" in seen["chat"]
     assert "one quiet code block" in seen["chat"]
     assert seen["completion"].startswith("/*\nDouble it.\n")

@@ -132,12 +132,12 @@ def test_added_metric_decides_a_gate(shown: dict[str, Any]) -> None:
     assert shown["gate"] == "PASS"
 
 
-def test_added_metric_stands_in_the_rules_and_texts_of_the_crd(shown: dict[str, Any]) -> None:
+def test_added_metric_is_in_the_rules_and_texts_of_the_crd(shown: dict[str, Any]) -> None:
     assert "|half_accepted_rate|" in shown["crd"]
     assert "half_accepted_rate, accepted_by_turn_<t> or pass_at_<k>" in shown["crd"]
     assert "g.metric != 'half_accepted_rate'" in shown["crd"]
     assert "half_accepted_rate are measured by EVAL@budget only" in shown["crd"]
 
 
-def test_added_metric_stands_on_the_page_of_the_outputs(shown: dict[str, Any]) -> None:
+def test_added_metric_is_on_the_outputs_page(shown: dict[str, Any]) -> None:
     assert "| `half_accepted_rate` | problems of which at least half" in shown["docs"]

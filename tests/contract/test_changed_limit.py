@@ -42,9 +42,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", ["sent", "judged", "run", "fusion"])
-def test_changed_default_is_the_limit_that_holds(seen: dict[str, Any], place: str) -> None:
+def test_changed_default_is_the_effective_limit(seen: dict[str, Any], place: str) -> None:
     assert seen[place] == 777
 
 
-def test_changed_default_stands_in_the_crd(seen: dict[str, Any]) -> None:
+def test_changed_default_is_in_the_crd(seen: dict[str, Any]) -> None:
     assert "Memory per test, in MiB; unset: 777." in seen["crd"]

@@ -15,7 +15,7 @@ def test_the_map_has_rows() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_names_paths_that_are_there(row: str) -> None:
+def test_map_row_names_existing_paths(row: str) -> None:
     paths = [text for text in re.findall(r"`([^`]+)`", row) if "/" in text and " " not in text]
     assert paths or "pyproject.toml" in row or "Dockerfile.judge" in row
     for path in paths:

@@ -228,7 +228,7 @@ def found_in(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("directory", DIRECTORIES)
-def test_no_decision_hangs_on_the_wording_of_a_message(directory: str) -> None:
+def test_no_decision_depends_on_the_wording_of_a_message(directory: str) -> None:
     paths = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.glob(f"{directory}/**/*.py"))}
     assert paths
     own = {name: path for name, path in paths.items() if name not in FOREIGN_TEXTS}

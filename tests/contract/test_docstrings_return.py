@@ -39,7 +39,9 @@ def false_openings(source: str) -> Iterator[tuple[int, str]]:
         ("def f() -> None", "Store the slot.", False),
     ],
 )
-def test_false_openings_docstring_and_annotation_are_compared(signature: str, docstring: str, is_false: bool) -> None:
+def test_false_openings_reports_a_docstring_that_contradicts_the_annotation(
+    signature: str, docstring: str, is_false: bool
+) -> None:
     source = f'class Example:\n    {signature}:\n        """{docstring}"""\n'
     assert bool(list(false_openings(source))) is is_false
 

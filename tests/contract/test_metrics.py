@@ -104,13 +104,13 @@ SCHEDULES = {
         ("Operator, of schedules", SCHEDULES),
     ],
 )
-def test_a_service_shows_these_series_from_the_start(service: str, wanted: dict[str, set[str]]) -> None:
+def test_service_exports_its_documented_series_from_the_start(service: str, wanted: dict[str, set[str]]) -> None:
     registry = CollectorRegistry()
     SERVICES[service](registry)
     check([*registry.collect()], wanted)
 
 
-async def test_a_sandbox_shows_these_series_from_the_start() -> None:
+async def test_sandbox_exports_its_documented_series_from_the_start() -> None:
     sandbox, sessions = await collect_sandbox()
     check(sandbox, SANDBOX)
     check(sessions, LIVE_SESSIONS)
@@ -134,7 +134,7 @@ def labels_of(metric: Metric) -> set[str]:
     return set(labels)
 
 
-def test_every_series_stands_on_the_page_of_its_service() -> None:
+def test_every_series_is_on_the_metrics_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
     every = (AGGREGATOR, JUDGE, SANDBOX, LIVE_SESSIONS, SLOT_PROXY, REWARD, GENERATOR, OPERATOR, SCHEDULES)
     assert page.count("| `evalrun_") == sum(map(len, every))

@@ -17,7 +17,7 @@ def enums() -> list[EnumDescriptor]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_directory_and_package_are_one(file: FileDescriptor) -> None:
+def test_directory_of_a_proto_equals_its_package(file: FileDescriptor) -> None:
     assert file.name.rpartition("/")[0].replace("/", ".") == file.package
 
 
@@ -29,11 +29,11 @@ def test_zero_means_unspecified_and_values_carry_the_name_of_their_enum(enum: En
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_each_call_has_a_request_and_a_response_of_its_own(method: MethodDescriptor) -> None:
+def test_each_rpc_has_a_separate_request_and_response(method: MethodDescriptor) -> None:
     assert method.input_type.name == f"{method.name}Request"
     assert method.output_type.name == f"{method.name}Response"
 
 
-def test_work_never_holds_a_test() -> None:
+def test_work_item_has_no_field_for_tests() -> None:
     fields = {field.name for field in ledger_pb2.WorkItem.DESCRIPTOR.fields}
     assert fields == {"key", "messages", "format", "sampling", "traceparent"}

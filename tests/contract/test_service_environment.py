@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("experiments", "complaint"), [(SERVICE_ENVIRONMENT["GRPC_EXPERIMENTS"], ""), ("-no_such_thing", "no_such_thing")]
 )
-def test_grpc_knows_what_it_is_told(experiments: str, complaint: str) -> None:
+def test_grpc_complains_only_about_unknown_experiments(experiments: str, complaint: str) -> None:
     """A release that no longer knows it says so on stderr, in every service's log: take the switch away then."""
     environment = {**os.environ, **SERVICE_ENVIRONMENT, "GRPC_EXPERIMENTS": experiments}
     done = subprocess.run(
@@ -24,6 +24,6 @@ def test_grpc_knows_what_it_is_told(experiments: str, complaint: str) -> None:
     assert complaint in done.stderr if complaint else not done.stderr
 
 
-def test_the_images_tell_them_the_same() -> None:
+def test_images_set_the_service_environment() -> None:
     words = (ROOT / "Dockerfile.judge").read_text(encoding="utf-8").split()
     assert {f"{name}={value}" for name, value in SERVICE_ENVIRONMENT.items()} <= set(words)

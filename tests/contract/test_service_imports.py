@@ -44,7 +44,7 @@ NOT_FOR_A_COMMAND = {
 """By command: modules whose import would take longer than what it does."""
 
 
-def test_every_name_can_be_imported() -> None:
+def test_every_module_of_the_lists_can_be_imported() -> None:
     """A package that was renamed would be imported unnoticed. `NEVER` holds optional ones, which are not checked."""
     names = sorted(set().union(*NOT_AT_START.values(), *NOT_FOR_A_COMMAND.values()))
     subprocess.run([sys.executable, "-c", "import " + ", ".join(names)], check=True)

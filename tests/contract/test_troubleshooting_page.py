@@ -16,7 +16,7 @@ SOURCES = "\n".join(
 )  # fmt: skip
 
 
-def test_symptoms_are_quoted() -> None:
+def test_page_quotes_at_least_15_symptoms() -> None:
     assert len(SYMPTOMS) >= 15
 
 

@@ -9,7 +9,7 @@ WEB = Path(__file__).parents[2] / "services/cli/src/evalrun_cli/viewer/web"
 FILES: dict[str, str] = json.loads((WEB / "vendored.json").read_text(encoding="utf-8"))["files"]
 
 
-def test_vendored_files_have_the_digests_that_are_written_down() -> None:
+def test_vendored_files_have_the_recorded_digests() -> None:
     found = {
         name: "sha512-" + base64.b64encode(hashlib.sha512((WEB / name).read_bytes()).digest()).decode()
         for name in FILES

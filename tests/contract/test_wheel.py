@@ -39,13 +39,13 @@ def test_each_file_of_a_package_is_in_the_wheel(package: str, in_wheel: set[str]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_each_package_says_that_it_is_typed(package: str, in_wheel: set[str]) -> None:
+def test_each_package_in_the_wheel_has_a_py_typed_marker(package: str, in_wheel: set[str]) -> None:
     name = Path(package).name
     stubs = {f"{Path(stub).parent.as_posix()}/py.typed" for stub in in_wheel if re.match(rf"{name}/.*\.pyi$", stub)}
     assert (stubs or {f"{name}/py.typed"}) <= in_wheel
 
 
-def test_the_help_names_no_file_that_a_wheel_does_not_bring() -> None:
+def test_help_names_no_file_outside_of_the_wheel() -> None:
     def helps(command: Group) -> list[str]:
         texts = [CliRunner().invoke(command, ["--help"]).output]
         for name in command.list_commands(Context(command)):

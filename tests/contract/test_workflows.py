@@ -29,7 +29,7 @@ def test_every_action_is_pinned_by_commit_and_names_its_version(workflow: Path) 
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=NAMES)
-def test_workflow_may_read_and_nothing_else(workflow: Path) -> None:
+def test_workflow_permissions_are_read_only(workflow: Path) -> None:
     content = yaml.safe_load(workflow.read_text())
     assert content["permissions"] == {"contents": "read"}
     assert all("permissions" not in job and job["timeout-minutes"] > 0 for job in content["jobs"].values())
@@ -53,7 +53,7 @@ def test_make_steps_name_targets_of_the_makefile() -> None:
 
 
 @pytest.mark.parametrize(("tag", "code"), [("v0.1.0", 0), ("v0.1.1", 1), ("v0.1", 1)])
-def test_release_of_a_tag_that_is_not_the_version_ends(tag: str, code: int) -> None:
+def test_release_with_a_tag_other_than_the_version_fails(tag: str, code: int) -> None:
     (step,) = [
         step for step in steps_of(PROJECT_ROOT / ".github/workflows/release.yml") if "TAG" in step.get("env", {})
     ]
@@ -65,7 +65,7 @@ def test_release_of_a_tag_that_is_not_the_version_ends(tag: str, code: int) -> N
 
 
 @pytest.mark.parametrize(("content", "code"), [("wheel", 0), ("changed", 1)])
-def test_release_whose_checksums_do_not_fit_ends(tmp_path: Path, content: str, code: int) -> None:
+def test_release_with_wrong_checksums_fails(tmp_path: Path, content: str, code: int) -> None:
     (step,) = [
         step["run"]
         for step in steps_of(PROJECT_ROOT / ".github/workflows/release.yml")

@@ -19,7 +19,7 @@ from builders.command_line import evalrun, summary, verdicts
 ANSWERS = {"results.jsonl", "results.parquet", "summary.json", "metrics.json", "run_info.json", "report.html"}
 
 
-def test_pods_that_are_not_restricted_are_refused_where_the_runs_are(install: Installed) -> None:
+def test_unrestricted_pods_are_refused_in_the_system_and_run_namespaces(install: Installed) -> None:
     pod = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "root"},
         "spec": {"containers": [{"name": "main", "image": install.images["judge"]}]},
@@ -29,7 +29,7 @@ def test_pods_that_are_not_restricted_are_refused_where_the_runs_are(install: In
             install.cluster.apply(namespace, pod)
 
 
-def test_a_run_gives_the_verdicts_of_one_machine(
+def test_cluster_run_gives_the_same_verdicts_as_one_machine(
     plain: tuple[FinishedRun, PodObservations],
     on_one_machine: Path,
     tasks: Tasks,
@@ -58,14 +58,16 @@ def test_a_datasets_grader_scores_its_answers(install: Installed, plain: tuple[F
     assert metrics["score_mean"]["value"] == pytest.approx(sum(GUESSES.values()) / len(GUESSES))
 
 
-def test_programs_are_fully_contained_and_every_part_says_so(plain: tuple[FinishedRun, PodObservations]) -> None:
+def test_programs_are_fully_contained_and_run_info_reports_level_and_images(
+    plain: tuple[FinishedRun, PodObservations],
+) -> None:
     run, seen = plain
     assert (seen.sandbox["level"], seen.sandbox["missing"]) == ("full", [])
     assert run.info["containment_levels"] == ["full"]
     assert run.info["images"].keys() == {"aggregator", "generator", "judge", "sandbox"}
 
 
-def test_the_outputs_are_on_the_users_volume(
+def test_outputs_are_written_to_the_volume_of_the_user(
     install: Installed, plain: tuple[FinishedRun, PodObservations], tasks: Tasks
 ) -> None:
     run, _ = plain
@@ -77,7 +79,7 @@ def test_the_outputs_are_on_the_users_volume(
     assert summed["counts"]["problems"] == summed["counts"]["judged"] == tasks.total
 
 
-def test_a_run_is_shown_with_its_figures(
+def test_kubectl_get_shows_a_run_with_its_figures(
     install: Installed, plain: tuple[FinishedRun, PodObservations], tasks: Tasks
 ) -> None:
     run, _ = plain
@@ -117,7 +119,7 @@ def test_run_is_paused_and_its_samples_are_shown_through_its_pod(install: Instal
     assert resumed.returncode == 0, resumed.stderr
 
 
-def test_pods_killed_during_a_run_change_nothing(
+def test_pods_killed_during_a_run_change_no_verdict(
     install: Installed, disturbed_run: str, plain: tuple[FinishedRun, PodObservations]
 ) -> None:
     victims = ["sandbox", "judge", "operator", "aggregator"]

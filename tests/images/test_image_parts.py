@@ -168,7 +168,7 @@ def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
     assert "write one of aggregator, judge, operator, reward, sandbox, viewer" in done.stderr
 
 
-def test_an_image_is_built_again_if_anything_that_goes_into_it_has_changed(tmp_path: Path) -> None:
+def test_digest_of_image_inputs_changes_with_every_changed_input(tmp_path: Path) -> None:
     (tmp_path / ".dockerignore").write_text("*\n!libs\n!lock.txt\n**/__pycache__\n")
     (tmp_path / "Dockerfile").write_text("FROM base\n")
     (tmp_path / "lock.txt").write_text("grpcio==1\n")

@@ -97,14 +97,14 @@ def test_help_answers_on_a_read_only_root(image: Built) -> None:
     assert done.stdout.startswith(usages.get(stage, f"Usage: evalrun serve {stage}"))
 
 
-def test_python_on_the_path_is_the_services_own(image: Built) -> None:
+def test_python_on_the_path_imports_the_installed_service(image: Built) -> None:
     """The operator's manifests say `python -m evalrun_...`."""
     _, built = image
     done = built.run(["python", "-c", TELLS_ITS_VERSION])
     assert (done.code, done.stdout.strip()) == (0, VERSION), done.stderr
 
 
-def test_bad_settings_end_with_one_line(image: Built) -> None:
+def test_bad_settings_end_with_code_2_and_no_traceback(image: Built) -> None:
     stage, built = image
     done = built.run([PYTHON, "-m", *program_of(stage), "--port=high"])
     assert done.code == 2
@@ -112,7 +112,7 @@ def test_bad_settings_end_with_one_line(image: Built) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_nothing_is_left_that_installs_or_raises_rights(image: Built) -> None:
+def test_image_has_no_installer_and_no_setuid_file(image: Built) -> None:
     stage, built = image
     with built.mounted() as root:
         files = list(files_of(root))
@@ -162,7 +162,7 @@ def test_byte_code_comes_with_the_image(image: Built) -> None:
             assert compiled.read_bytes()[4:8] == b"\x01\x00\x00\x00"  # by hash, unchecked: it holds no time
 
 
-def test_an_image_is_slim(image: Built, record_property: Callable[[str, object], None]) -> None:
+def test_image_is_smaller_than_its_limit(image: Built, record_property: Callable[[str, object], None]) -> None:
     stage, built = image
     megabytes = built.megabytes()
     print(f"{stage}: {megabytes:.0f} MB")
@@ -196,7 +196,7 @@ def test_the_gateway_starts_contained(images: Images) -> None:
     assert done.code == 0, done.stderr
 
 
-def test_the_aggregators_image_also_generates_and_plays_answers_back(images: Images) -> None:
+def test_aggregator_image_also_runs_the_generator_and_the_recorded_endpoint(images: Images) -> None:
     built = images.build("aggregator")
     for module in ("evalrun_generator", "evalrun_generator.recorded"):
         done = built.run([PYTHON, "-m", module, "--help"])
@@ -223,7 +223,7 @@ def test_the_aggregators_image_prepares_data_as_the_charts_job_does(images: Imag
     assert '"problem_id": "sum"' in done.stdout
 
 
-def test_candidates_get_the_packages_that_were_asked_for(images: Images) -> None:
+def test_programs_can_import_the_requested_candidate_packages(images: Images) -> None:
     built = images.build("sandbox", CANDIDATE_PACKAGES="numpy")
     program = {"python": "import numpy\nprint(int(numpy.array(input().split(), dtype=int).sum()))"}
     done = built.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(program), SUMS])
@@ -287,7 +287,7 @@ def test_a_package_that_no_lock_names_is_refused(images: Images) -> None:
         images.build("sandbox", CANDIDATE_PACKAGES="left-pad")
 
 
-def test_two_builds_from_nothing_give_the_same_image(images: Images) -> None:
+def test_two_builds_from_scratch_give_the_same_image(images: Images) -> None:
     kept, again = images.build("judge"), images.build("judge", cached=False)  # what is kept was built from nothing too
     assert kept.digest == again.digest
 

@@ -48,7 +48,7 @@ def judged_as_in_peace(there: Installed, run: str, directory: Path) -> None:
     assert {problem: verdict for (_, problem, _), verdict in verdicts(directory / run).items()} == demo_verdicts()
 
 
-def test_a_run_amid_a_lasting_refusal_strangers_and_an_upgrade_is_judged_as_in_peace(
+def test_run_amid_refusals_foreign_objects_and_an_upgrade_gets_the_expected_verdicts(
     install: Installed, slow: Object, tmp_path: Path
 ) -> None:
     with install.another_namespace("amid") as there:
@@ -69,7 +69,7 @@ def test_a_run_amid_a_lasting_refusal_strangers_and_an_upgrade_is_judged_as_in_p
 
 
 @pytest.mark.usefixtures("all_faults")
-def test_an_operator_whose_image_cannot_be_pulled_is_rolled_back_in_mid_run(
+def test_rollback_of_an_unpullable_operator_image_does_not_disturb_a_run(
     install: Installed, slow: Object, tmp_path: Path
 ) -> None:
     with install.another_namespace("bad-tag") as there:

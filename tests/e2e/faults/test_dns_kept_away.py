@@ -16,7 +16,7 @@ TOLD_SECONDS = 90.0
 
 @pytest.mark.skipif(not os.environ.get("EVALRUN_POLICY_DROPS"), reason="policies may not be enforced")
 @pytest.mark.usefixtures("all_faults")
-def test_a_run_without_dns_says_so_and_goes_on_when_dns_is_named(
+def test_run_without_dns_names_the_cause_and_continues_once_dns_is_allowed(
     install: Installed, quick: dict[str, object], tmp_path: Path, provoked_drops: Counter[str]
 ) -> None:
     nowhere = [{"podSelector": {"matchLabels": {"k8s-app": "no-dns"}}}]

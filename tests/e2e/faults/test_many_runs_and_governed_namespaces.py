@@ -75,7 +75,7 @@ def test_thirty_runs_at_once_all_succeed_in_order_three_at_a_time(install: Insta
         assert len(active) <= LIMIT
 
 
-def test_a_run_succeeds_in_a_governed_namespace_with_the_settings_that_are_documented(
+def test_run_in_a_governed_namespace_succeeds_with_the_documented_settings(
     install: Installed, quick: Object, tmp_path: Path
 ) -> None:
     manifest = yaml.safe_load(GOVERNED.read_text())

@@ -63,7 +63,7 @@ def test_a_run_that_cannot_start_ends_with_the_cause(started: dict[str, Installe
 
 
 @pytest.mark.usefixtures("all_faults")
-def test_a_volume_of_nothing_is_refused_at_once(install: Installed, quick: Object, tmp_path: Path) -> None:
+def test_ledger_volume_of_size_zero_is_refused_at_once(install: Installed, quick: Object, tmp_path: Path) -> None:
     manifest = broken(quick, "nothing")
     change(manifest, "spec.aggregator.storage.size", "0")
     with pytest.raises(CommandFailedError, match='a volume of nothing holds no ledger: write a size such as "10Gi"'):

@@ -63,7 +63,7 @@ def assert_undisturbed(run: FinishedRun, wanted: Verdicts) -> None:
 
 
 @pytest.mark.parametrize("share", moments())
-def test_all_that_can_move_leaves_a_crashed_node_and_the_figures_stay(
+def test_pods_leave_a_crashed_node_and_the_run_keeps_its_figures(
     install: Installed, worker: str, share: float, paced_tasks: tuple[Tasks, Verdicts], directory: Path
 ) -> None:
     """The generator's, the gateway's, the sandbox's and the active operator's node at once."""
@@ -99,7 +99,7 @@ def test_all_that_can_move_leaves_a_crashed_node_and_the_figures_stay(
 
 
 @pytest.mark.parametrize("share", moments())
-def test_a_generator_behind_a_partition_is_replaced_and_the_figures_stay_when_it_heals(
+def test_generator_behind_a_partition_is_replaced_and_its_return_changes_no_figure(
     install: Installed, worker: str, share: float, paced_tasks: tuple[Tasks, Verdicts], directory: Path
 ) -> None:
     """It goes on there with its work, and comes back while another one writes."""

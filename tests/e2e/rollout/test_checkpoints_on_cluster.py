@@ -48,7 +48,7 @@ def curve_rows(outputs: Path) -> list[tuple[str, int, float]]:
 
 
 @pytest.mark.timeout(2400)  # loading an image of 7 GB, two merges, and replicas that start on two CPUs
-def test_each_checkpoint_is_merged_evaluated_and_held_against_the_one_before(
+def test_each_checkpoint_is_merged_evaluated_and_compared_with_the_previous_one(
     training: Installed,
     ray_images: dict[str, str],
     problems: tuple[Path, dict[str, str]],

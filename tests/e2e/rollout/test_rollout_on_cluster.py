@@ -10,7 +10,7 @@ from builders.cluster.runs import outcome
 
 
 @pytest.mark.timeout(2400)  # loading an image of 7 GB, and replicas that start on two CPUs
-def test_a_run_brings_its_own_replicas_and_lets_them_go_while_it_is_judged(
+def test_rollout_run_starts_replicas_and_frees_them_while_answers_are_judged(
     ray_install: Installed, ray_images: dict[str, str], problems: tuple[Path, dict[str, str]], directory: Path
 ) -> None:
     file, wanted = problems

@@ -44,7 +44,7 @@ def arguments(directory: Path, judge: str, *more: str) -> list[str]:
     return ["--work-order", order, "--ledger", ledger, "--judge", judge, *more]
 
 
-async def test_run_goes_on_without_its_port_of_samples(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+async def test_run_with_a_taken_samples_port_succeeds(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
     write_run_config(tmp_path, problems=2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = f"--samples-port={taken.getsockname()[1]}"
@@ -122,7 +122,7 @@ async def test_noise_floor_repeats_are_kept_apart(tmp_path: Path, judge: tuple[F
     assert (fresh.count(False), fresh.count(True)) == (6, 12)  # what the judge does by chance must show
 
 
-async def test_64_submissions_at_once_of_the_same_work_store_it_once(
+async def test_64_concurrent_submissions_of_the_same_work_are_stored_once(
     tmp_path: Path, judge: tuple[FakeJudge, str]
 ) -> None:
     write_run_config(tmp_path, problems=50)
@@ -137,7 +137,7 @@ async def test_64_submissions_at_once_of_the_same_work_store_it_once(
     assert judge[0].requests == 50
 
 
-async def test_bad_calls_get_the_contracts_codes(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+async def test_bad_calls_get_the_documented_status_codes(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
     write_run_config(tmp_path, problems=3)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
@@ -178,7 +178,7 @@ async def test_bad_calls_get_the_contracts_codes(tmp_path: Path, judge: tuple[Fa
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_kill_9_at_random_moments_loses_and_doubles_nothing(
+async def test_kill_9_at_random_moments_loses_and_duplicates_no_answer(
     tmp_path: Path, judge: tuple[FakeJudge, str], seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -216,7 +216,7 @@ def asked_for(judge: FakeJudge, requests: int) -> bool:
     return judge.requests >= requests
 
 
-async def test_the_judge_may_come_late_go_and_come_back(tmp_path: Path) -> None:
+async def test_run_succeeds_although_the_judge_starts_late_and_restarts(tmp_path: Path) -> None:
     write_run_config(tmp_path, problems=60)
     fake = FakeJudge(delay=0.02)
     first = FakeJudgeServer(fake)
@@ -345,7 +345,9 @@ async def test_rejudge_needs_no_generation_and_survives_a_kill(tmp_path: Path, j
     assert [each["first"]["throughput"] is None for each in metrics] == [False, True]
 
 
-async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+async def test_run_of_given_answers_judges_only_the_answers_of_the_file(
+    tmp_path: Path, judge: tuple[FakeJudge, str]
+) -> None:
     answers = [
         {"problem_id": "p1", "response": "accept"},
         {"problem_id": "p1", "response": "no"},

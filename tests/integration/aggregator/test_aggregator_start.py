@@ -94,7 +94,7 @@ async def test_a_judge_that_refuses_the_token_fails_the_run_with_the_reason(tmp_
     assert status.datasets[0].judged == 4
 
 
-async def test_a_judge_without_datasets_fails_a_run_that_submits_before_it_is_asked_anything(tmp_path: Path) -> None:
+async def test_submit_run_with_a_judge_without_datasets_fails_before_any_request(tmp_path: Path) -> None:
     order = write_run_config(tmp_path, dataset={"judgeMode": "Submit"})
     rows = [json.loads(line) for line in (tmp_path / "first.jsonl").read_text().splitlines()]
     named = [{**row, "sandbox_dataset": "mbpp", "sandbox_id": str(number)} for number, row in enumerate(rows)]
@@ -126,7 +126,7 @@ async def test_callers_need_the_runs_token(tmp_path: Path) -> None:
     assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_replicas_are_reported_exposed_and_kept(tmp_path: Path) -> None:
+async def test_reported_replicas_are_exported_as_metrics_and_gpu_seconds_are_kept(tmp_path: Path) -> None:
     write_run_config(tmp_path)
     registry = CollectorRegistry()
     async with started(tmp_path, registry=registry) as address:
@@ -180,7 +180,7 @@ def run_info_below(directory: Path) -> dict[str, Any]:
     return content
 
 
-async def test_an_export_that_fails_is_a_warning_of_a_run_that_succeeded(tmp_path: Path) -> None:
+async def test_failed_export_is_a_warning_of_a_successful_run(tmp_path: Path) -> None:
     order = write_run_config(tmp_path)
     content = json.loads(order.read_text())
     content["spec"]["exports"] = {"mlflow": {"trackingURI": "http://127.0.0.1:9"}}  # discard: nobody answers there
@@ -198,7 +198,7 @@ async def test_an_export_that_fails_is_a_warning_of_a_run_that_succeeded(tmp_pat
     assert (tmp_path / "out" / "summary.json").exists()
 
 
-async def test_counters_go_on_after_a_restart(tmp_path: Path) -> None:
+async def test_counters_continue_after_a_restart(tmp_path: Path) -> None:
     write_run_config(tmp_path)
     labels = {"run": "test-run", "namespace": "default"}
     for _ in range(2):
@@ -213,7 +213,7 @@ async def test_counters_go_on_after_a_restart(tmp_path: Path) -> None:
             assert registry.get_sample_value("evalrun_problems", accepted) == status.datasets[0].accepted == 2
 
 
-def test_a_git_revision_is_told_where_there_is_one(tmp_path: Path) -> None:
+def test_git_revision_is_none_outside_a_repository_and_marks_changes(tmp_path: Path) -> None:
     assert git_revision(tmp_path) is None
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     (tmp_path / "f").write_text("1")

@@ -38,7 +38,7 @@ def wandb_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("wandb/offline-run-*/run-*.wandb"))
 
 
-def test_wandb_offline_leaves_keys_config_and_table_beside_the_outputs_and_once(tmp_path: Path) -> None:
+def test_wandb_offline_writes_keys_config_and_table_beside_the_outputs_only_once(tmp_path: Path) -> None:
     target = WandbTarget(project="evals", entity="team", mode="offline")
     earlier = tmp_path / "wandb" / "offline-run-20260101_000000-abc123"  # of an export before a restart
     other = tmp_path / "wandb" / "offline-run-20260101_000000-other"
@@ -106,7 +106,7 @@ def test_wandb_online_adds_each_run_to_the_curve(tmp_path: Path, monkeypatch: py
     assert curve == [(0, 130, 0.6), (1, 120, 0.5)]
 
 
-def test_wandb_online_goes_on_with_the_run_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_online_continues_an_existing_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "0123456789" * 4
     with wandb_server() as server:
         server.runs[CONTENT.id] = {"displayName": "nightly"}  # of an export before a restart
@@ -127,7 +127,7 @@ def test_wandb_online_goes_on_with_the_run_that_is_there(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_without_its_server_ends_at_its_limit_and_tells_no_key(
+def test_export_without_its_server_ends_at_its_limit_and_reveals_no_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "0123456789" * 4
@@ -163,7 +163,7 @@ def test_mlflow_gets_one_logged_model_for_each_checkpoint(tmp_path: Path, monkey
     assert (history.step, history.value) == (130, 0.6)
 
 
-def test_mlflow_gets_one_run_however_often_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_export_that_is_repeated_makes_only_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # as the export's process has it
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow_run = pytest.importorskip("evalrun_results.exports.mlflow_run")

@@ -19,7 +19,7 @@ async def assert_refused(worker: Worker) -> None:
         assert "a later generator of this run has taken over" in (refused.value.details() or "")
 
 
-async def test_a_generator_that_comes_back_after_its_successor_began_changes_nothing(tmp_path: Path) -> None:
+async def test_replaced_generator_that_returns_changes_nothing(tmp_path: Path) -> None:
     server = FakeJudgeServer(FakeJudge())
     order = write_run_config(tmp_path, problems=8)
     arguments = ["--work-order", str(order), "--ledger", str(tmp_path / "l.sqlite3"), "--judge", await server.start()]

@@ -65,7 +65,7 @@ def content(step: int, accepted: float) -> ExportContent:
 
 
 @pytest.mark.timeout(600)
-def test_mlflows_own_server_has_each_checkpoint_once(
+def test_mlflow_server_stores_each_checkpoint_once(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")

@@ -43,7 +43,7 @@ def graph_from(root: object) -> dict[int, tuple[object, list[object]]]:
     return graph
 
 
-async def test_aggregator_parts_of_a_run_under_way_hold_no_owner(tmp_path: Path) -> None:
+async def test_aggregator_parts_of_a_started_run_hold_no_reference_to_their_owner(tmp_path: Path) -> None:
     settings = AggregatorSettings(
         work_order=write_run_config(tmp_path), ledger=tmp_path / "l.sqlite3", judge=["memory"], port=0
     )

@@ -197,7 +197,7 @@ async def test_stopped_run_keeps_results_and_can_be_resumed(run: Run) -> None:
     assert (len(after), after[:5]) == (PROBLEMS, before[:5])
 
 
-async def test_only_the_owner_of_the_file_may_act_and_only_while_the_run_lives(run: Run) -> None:
+async def test_act_without_the_access_file_or_outside_of_a_running_run_is_refused(run: Run) -> None:
     with pytest.raises(NotRunningError):
         await run.act(Pause())
     async with running(*run.arguments) as process:

@@ -49,7 +49,7 @@ async def ended(
     return answers, json.loads((directory / "out" / "summary.json").read_text())
 
 
-async def test_a_run_stops_when_its_gate_has_decided_and_says_how_far_it_came(tmp_path: Path) -> None:
+async def test_sequential_run_stops_at_the_gate_decision_and_reports_cancelled_answers(tmp_path: Path) -> None:
     answers, summary = await ended(a_run(tmp_path, range(PROBLEMS)), tmp_path, starts=2)
     for status in answers:  # the second process only answers from the ledger
         assert (status.state, status.gate) == (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.GATE_DECISION_FAILED)
@@ -109,7 +109,7 @@ DECIDED_AFTER = 9
 """Of the baseline and the worker above: a number that follows from the order and the verdicts alone."""
 
 
-async def test_a_gate_that_was_changed_with_results_in_sight_says_that_it_lost_its_validity(tmp_path: Path) -> None:
+async def test_gate_changed_after_the_first_results_is_inconclusive_and_names_the_change(tmp_path: Path) -> None:
     path = a_run(tmp_path, range(0, PROBLEMS, 3), population="similar", maxRegression="0.9")
     server = FakeJudgeServer(FakeJudge())
     arguments = ["--work-order", str(path), "--ledger", str(tmp_path / "l.sqlite3"), "--judge", await server.start()]

@@ -72,7 +72,7 @@ def order(directory: Path, **dataset: str) -> list[str]:
     return ["--work-order", str(path), "--ledger", str(directory / "ledger.sqlite3")]
 
 
-async def test_killed_between_turns_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+async def test_aggregator_killed_between_turns_loses_and_repeats_no_turn(tmp_path: Path) -> None:
     server = FakeJudgeServer(FakeJudge())
     arguments = [*order(tmp_path), "--judge", await server.start()]
     messages: list[list[tuple[str, str]]] = []
@@ -118,7 +118,7 @@ async def test_killed_between_turns_nothing_is_lost_or_done_twice(tmp_path: Path
     assert "By turn" in (tmp_path / "out" / "report.html").read_text()
 
 
-async def test_the_control_tells_nothing_but_that_an_answer_is_wrong(tmp_path: Path) -> None:
+async def test_feedback_wrong_says_only_that_the_answer_is_wrong(tmp_path: Path) -> None:
     server = FakeJudgeServer(FakeJudge())
     arguments = [*order(tmp_path, feedback="Wrong"), "--judge", await server.start()]
     async with running(*arguments) as process:

@@ -24,7 +24,7 @@ def language(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("language", LANGUAGES, indirect=True)
-async def test_every_act_is_refused(sandbox: Executor, language: str) -> None:
+async def test_every_hostile_act_is_refused(sandbox: Executor, language: str) -> None:
     code, acts = make_cheats(language)
     run = await run_one(sandbox, code, language=language, **LIMITS)
     assert run.exit_code == 0, run.stderr.decode()
@@ -44,7 +44,7 @@ async def test_compiler_reads_and_exhausts_nothing(sandbox: Executor, name: str)
 
 
 @pytest.mark.parametrize("language", LANGUAGES, indirect=True)
-async def test_a_test_finds_nothing_of_the_one_before(sandbox: Executor, language: str) -> None:
+async def test_files_of_one_test_are_gone_in_the_next_test(sandbox: Executor, language: str) -> None:
     reply = await sandbox.run(request(KEEPS_A_FILE[language], b"1", b"2", b"3", language=language))
     assert [run.stdout for run in reply.runs] == [b"0\n"] * 3
 
@@ -56,7 +56,7 @@ async def test_threads_end_with_their_program(sandbox: Executor, language: str) 
 
 
 @pytest.mark.parametrize("language", LANGUAGES, indirect=True)
-async def test_output_without_an_end_is_stopped(sandbox: Executor, language: str) -> None:
+async def test_endless_output_is_stopped_at_the_output_limit(sandbox: Executor, language: str) -> None:
     run = await run_one(sandbox, FLOODS[language], language=language, **LIMITS)
     assert run.end == "output_limit"
 

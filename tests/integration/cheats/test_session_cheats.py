@@ -75,7 +75,7 @@ async def test_session_code_outlasting_its_execution_is_refused(interpreters: In
         assert (await executed(cheat, code)).result == answer
 
 
-async def test_only_the_streams_and_its_own_channel_are_inherited(interpreters: Interpreters) -> None:
+async def test_session_inherits_only_the_streams_and_its_channel(interpreters: Interpreters) -> None:
     async with opened(interpreters) as cheat:
         assert (await executed(cheat, f"{OPEN_FILES}\nfound()")).result == "[3]"
 
@@ -126,7 +126,7 @@ async def test_forged_reply_ends_no_other_session(interpreters: Interpreters) ->
 
 
 @pytest.mark.parametrize("name", FLOODED)
-async def test_a_limit_holds(interpreters: Interpreters, name: str) -> None:
+async def test_session_flood_is_stopped_with_bounded_output(interpreters: Interpreters, name: str) -> None:
     async with beside_an_honest_one(interpreters) as cheat:
         found = await executed(cheat, FLOODS[name][0], 0.2)
         assert found.stopped != NOT_STOPPED or found.error is not None or found.lost or "never ends" in name
@@ -152,7 +152,7 @@ async def test_session_kernel_memory_is_counted(interpreters: Interpreters) -> N
         assert (await executed(cheat, code)).held_bytes - before >= 8 * (1 << 19) + 8 * (1 << 16) + (1 << 20)
 
 
-async def test_code_that_goes_on_after_an_interrupt_loses_its_session(interpreters: Interpreters) -> None:
+async def test_code_that_ignores_an_interrupt_loses_its_session(interpreters: Interpreters) -> None:
     stubborn = "import signal\nsignal.signal(signal.SIGINT, lambda *_: None)\nwhile True: pass"
     async with opened(interpreters) as cheat:
         found = await executed(cheat, stubborn, 0.1)
@@ -192,7 +192,7 @@ signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         assert (await executed(cheat, "1 + 1", 30.0)).result == "2"
 
 
-async def test_nothing_survives_a_close(interpreters: Interpreters) -> None:
+async def test_closed_session_leaves_no_process(interpreters: Interpreters) -> None:
     stay = "import signal, threading, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
     stay += "threading.Thread(target=time.sleep, args=(1000,)).start()"
     async with opened(interpreters) as cheat:
@@ -209,7 +209,7 @@ async def test_nothing_survives_a_close(interpreters: Interpreters) -> None:
     assert state_of(pid) == "Z"
 
 
-async def test_a_killed_front_takes_every_session_with_it() -> None:
+async def test_killed_sandbox_process_ends_every_session() -> None:
     script = """
 import asyncio
 from evalrun_executor.executor import Executor, ExecutorPlan

@@ -79,13 +79,13 @@ async def no_program_left(sandbox: Executor) -> bool:
 
 
 @pytest.mark.parametrize("name", NOTHING_PRINTED)
-async def test_ending_early_prints_nothing(sandbox: Executor, name: str) -> None:
+async def test_program_ending_early_prints_nothing(sandbox: Executor, name: str) -> None:
     run = await beside_an_honest_one(sandbox, NOTHING_PRINTED[name])
     assert (run.end, run.stdout) == ("exited", b"")
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_it_is_refused_as_an_ordinary_error(sandbox: Executor, name: str) -> None:
+async def test_forbidden_act_is_refused_as_an_ordinary_error(sandbox: Executor, name: str) -> None:
     run = await beside_an_honest_one(sandbox, tried(name))
     assert run.stdout == b"refused\n", (run.end, run.exit_code, run.stderr.decode()[-500:])
 
@@ -95,7 +95,7 @@ async def test_raw_system_calls_are_refused(sandbox: Executor) -> None:
     assert run.stdout == b"done\n", run.stderr
 
 
-async def test_a_call_by_the_old_gate_kills_the_caller_only(sandbox: Executor) -> None:
+async def test_system_call_by_int_0x80_kills_only_the_caller(sandbox: Executor) -> None:
     """int 0x80 asks for 32-bit call numbers, which the filter does not know."""
     if os.uname().machine != "x86_64":
         pytest.skip("x86 only")
@@ -127,7 +127,7 @@ print(found)
     assert run.stdout == b"[0, 1, 2]\n"
 
 
-async def test_in_many_slots_nothing_is_inherited_either() -> None:
+async def test_program_among_many_slots_inherits_no_further_descriptor() -> None:
     """A zygote of many slots holds hundreds of descriptors, so that new ones have high numbers."""
     slots = 140
     batch = json.dumps({"imports": "", "tests": [[0, [["found", [], {"d": []}]]]]}).encode()
@@ -140,7 +140,7 @@ async def test_in_many_slots_nothing_is_inherited_either() -> None:
         assert {reply.runs[0].stdout for reply in printed} == {b"[]\n"}
 
 
-async def test_the_text_of_an_earlier_program_is_nowhere() -> None:
+async def test_text_of_an_earlier_program_cannot_be_read() -> None:
     """Neither for a compiled program nor for calls: their slot's last Python text is not theirs."""
     async with started(ExecutorPlan(slots=1, allow_uncontained=True)) as alone:
         if "c" not in alone.languages:
@@ -186,7 +186,7 @@ async def test_a_program_whose_first_thread_has_left_is_held_to_its_limits(sandb
     assert run.end == "timeout" or b"as far as can be seen" in run.stderr
 
 
-async def test_stopping_oneself_does_not_stop_the_clock(sandbox: Executor) -> None:
+async def test_program_that_sends_itself_stop_signals_continues(sandbox: Executor) -> None:
     code = "import os, signal\nfor s in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU): os.kill(os.getpid(), s)\n"
     code += "print('on')"
     run = await beside_an_honest_one(sandbox, code)
@@ -211,7 +211,7 @@ print("mine")
     assert run.stdout == b"mine\n"
 
 
-async def test_the_interpreters_memory_holds_nothing_of_others(sandbox: Executor) -> None:
+async def test_interpreter_memory_holds_no_data_of_other_programs(sandbox: Executor) -> None:
     """A program can read all of its own memory: the zygote's, then. No other program and no input may be there."""
     marker = "f7c1" + "a9e5" * 4
     await sandbox.run(request(f"x = '{marker}'\nprint(input())", marker.encode(), marker.encode()))
@@ -228,7 +228,7 @@ print(len([v for v in strings(None, seen) if len(v) > 8 and len(v) < 100]))
 
 
 @pytest.mark.parametrize("name", FLOODS)
-async def test_a_limit_holds(sandbox: Executor, name: str) -> None:
+async def test_flood_is_stopped_at_its_limit(sandbox: Executor, name: str) -> None:
     code, end = FLOODS[name]
     run = await beside_an_honest_one(sandbox, code, seconds=0.2 if end == "timeout" else 5.0, output=256)
     assert run.end in (end, "exited" if "bomb of" in name else end), (run.exit_code, run.stderr[-300:])
@@ -245,13 +245,13 @@ async def test_program_breaking_limits_outside_the_kernel_is_stopped_with_reason
     assert reason in run.stderr.rpartition(b"stopped by the sandbox: ")[2]
 
 
-async def test_one_endless_file_is_an_ordinary_error(sandbox: Executor) -> None:
+async def test_endless_file_write_fails_with_file_too_large(sandbox: Executor) -> None:
     run = await beside_an_honest_one(sandbox, "f = open('f', 'wb')\nwhile True: f.write(bytes(1 << 20))")
     assert (run.end, run.exit_code) == ("exited", 1)
     assert b"File too large" in run.stderr
 
 
-async def test_a_crash_leaves_no_core(sandbox: Executor) -> None:
+async def test_crashed_program_leaves_no_core_file(sandbox: Executor) -> None:
     code = "import ctypes\nctypes.string_at(0)"
     run = await beside_an_honest_one(sandbox, code)
     assert run.exit_code == -signal.SIGSEGV
@@ -278,7 +278,7 @@ async def test_program_cannot_read_other_programs_or_the_runner(sandbox: Executo
     assert looking.runs[0].stdout == b"True []\n", looking.runs[0].stderr
 
 
-async def test_a_killed_front_takes_everything_with_it() -> None:
+async def test_killed_sandbox_process_ends_zygote_runners_and_programs() -> None:
     """In a process of its own: an executor with a program that ignores all it can, killed by SIGKILL."""
     script = """
 import asyncio, sys

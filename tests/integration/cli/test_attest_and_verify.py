@@ -73,7 +73,7 @@ def test_bundle_is_undecided_without_trust_and_refused_with_trust_in_another_key
     assert "none of the trusted ones" in other.stdout
 
 
-def test_folder_of_a_run_is_verified_by_its_own_sources(signed: Path) -> None:
+def test_directory_of_a_run_is_verified_until_a_file_is_changed(signed: Path) -> None:
     done = evalrun("verify", signed / "run", "--trust", signed / "key.pub", "--sample", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     (signed / "run" / "metrics.json").write_text("{}")
@@ -112,7 +112,7 @@ def test_run_whose_aggregator_has_a_key_is_signed_when_it_ends(
         assert "PRIVATE KEY" not in log.read_text()
 
 
-def test_run_whose_key_is_none_is_refused_at_its_start(
+def test_run_with_an_invalid_attest_key_is_refused_at_its_start(
     judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALRUN_AGGREGATOR_ATTEST_KEY", "no key")
@@ -124,7 +124,7 @@ def test_run_whose_key_is_none_is_refused_at_its_start(
     assert "EVALRUN_AGGREGATOR_ATTEST_KEY: no PEM private key: openssl genpkey" in done.stderr
 
 
-def test_hidden_tests_are_checked_once_they_are_shown(signed: Path) -> None:
+def test_hidden_tests_are_undecided_until_the_openings_are_given(signed: Path) -> None:
     done = evalrun("attest", signed / "run", "--key", signed / "key.pem", "--without-tests")
     assert done.returncode == 0, done.stderr
     openings = signed / "run.bundle.tar.openings.jsonl"

@@ -37,7 +37,7 @@ def audit(run: Path, labels: list[dict[str, Any]], *more: str) -> int:
     return evalrun("data", "audit-tests", run, "--labels", file, *more)
 
 
-def test_the_faults_of_each_suite_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_names_the_faults_of_each_suite(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     labels = [{"problem_id": name, "correct": correct} for (name, _), (_, correct) in VERDICTS.items()]
     assert audit(run, labels, "--output", str(run.parent / "suites.json")) == 1
     said = capsys.readouterr().out
@@ -166,7 +166,7 @@ def test_published_references_make_varied_tests(tmp_path: Path, capsys: pytest.C
     assert load_problems(str(output)) == [problem], "nothing is written then"
 
 
-def test_references_of_ones_own_are_mutated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_given_references_are_mutated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problems = write_rows(
         tmp_path / "problems.jsonl",
         [
@@ -205,7 +205,7 @@ def test_a_bad_label_is_named(run: Path, row: dict[str, Any], says: str, capsys:
 
 
 @pytest.mark.parametrize("code", ["print(int(input()) + 1)", "int main() {}"])
-def test_references_are_not_lost_where_mutants_are_to_replace_them(tmp_path: Path, code: str) -> None:
+def test_references_file_that_is_also_the_output_loses_no_reference(tmp_path: Path, code: str) -> None:
     truth = {"inputs": ["1"], "outputs": ["2"]}
     row = {"dataset": "sums", "problem_id": "a", "prompt": "Add.", "ground_truth": truth}
     problems = write_rows(tmp_path / "problems.jsonl", [row])

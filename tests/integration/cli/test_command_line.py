@@ -49,25 +49,25 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_the_demo_ends_each_answer_as_filed(demo: Path) -> None:
+def test_demo_answers_get_their_filed_verdicts(demo: Path) -> None:
     assert verdicts(demo) == demo_as_filed()
 
 
-def test_the_demo_leaves_every_output(demo: Path) -> None:
+def test_demo_writes_every_output_file(demo: Path) -> None:
     files = {str(path.relative_to(demo)) for path in demo.rglob("*") if path.is_file()}
     wanted = {"summary.json", "metrics.json", "run_info.json", "results.jsonl", "results.parquet"}
     assert wanted | {"qa_logs/demo_qa.jsonl", "qa_logs/qa_summary.json"} <= files
     assert summary(demo)["state"] == "Succeeded"
 
 
-def test_a_finished_run_is_shown_again_not_run_again(demo: Path) -> None:
+def test_resume_of_a_finished_run_changes_no_result(demo: Path) -> None:
     before = (demo / "results.jsonl").read_bytes()
     done = evalrun(*run_of(demo.parent / "demo.yaml"), "--resume", demo)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (demo / "results.jsonl").read_bytes() == before
 
 
-def test_judging_again_gives_the_same_verdicts_and_leaves_the_run_alone(tmp_path: Path) -> None:
+def test_rejudge_gives_the_same_verdicts_and_leaves_the_run_unchanged(tmp_path: Path) -> None:
     first, again = tmp_path / "out", tmp_path / "again"
     done = evalrun(*run_of(quick_demo(tmp_path, problems=8)), "--output", first)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -125,7 +125,7 @@ def test_judge_without_all_answers_is_degraded_and_passes_no_gate(tmp_path: Path
     assert "15 in the candidate" in gated.stdout
 
 
-def test_problems_may_be_left_out_with_their_answers(tmp_path: Path) -> None:
+def test_excluded_problems_are_left_out_with_their_answers(tmp_path: Path) -> None:
     problems, responses = tmp_path / "problems.jsonl", tmp_path / "responses.jsonl"
     row = {"dataset": "contest", "prompt": "Print 1.", "ground_truth": {"inputs": [""], "outputs": ["1\n"]}}
     names = ("a", "weak", "c")
@@ -152,7 +152,7 @@ def test_a_time_limit_may_be_a_fraction_of_a_second(tmp_path: Path) -> None:
     assert info["spec"]["datasets"][0]["limits"] == {"timeMilliseconds": 2500}
 
 
-def test_a_gzipped_published_file_is_read_as_it_is(tmp_path: Path) -> None:
+def test_gzipped_published_file_is_read_and_judged(tmp_path: Path) -> None:
     task = {
         "task_id": "HumanEval/0",
         "prompt": "def double(x):\n",
@@ -171,7 +171,7 @@ def test_a_gzipped_published_file_is_read_as_it_is(tmp_path: Path) -> None:
     assert verdicts(tmp_path / "out") == {("humaneval", "HumanEval/0", 0): "success"}
 
 
-def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_cleanly_and_the_run_can_be_resumed(demo: Path, tmp_path: Path) -> None:
     run, output = run_of(quick_demo(tmp_path, problems=16)), tmp_path / "out"
     with evalrun_started(*run, "--output", output) as process:
         assert process.stdout is not None
@@ -191,7 +191,7 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Pa
     assert found.items() <= verdicts(demo).items()
 
 
-def test_nothing_outlives_the_command(tmp_path: Path) -> None:
+def test_killed_command_leaves_no_process(tmp_path: Path) -> None:
     run, output = run_of(quick_demo(tmp_path, problems=16)), tmp_path / "out"
     with evalrun_started(*run, "--output", output) as process:
         assert process.stdout is not None
@@ -250,7 +250,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "no.jsonl") in done.stderr
 
 
-def test_a_dataset_may_stand_in_several_files(evalrun_here: Command, tmp_path: Path) -> None:
+def test_dataset_in_several_files_is_merged_and_a_conflict_is_refused(evalrun_here: Command, tmp_path: Path) -> None:
     more = {**ADD, "problem_id": "add more"}
     first = write_lines(tmp_path / "first.jsonl", ADD)
     second = write_lines(tmp_path / "second.jsonl", more, ADD)  # what is the same in both is there once
@@ -319,9 +319,7 @@ def test_an_unknown_dataset_is_named(evalrun_here: Command, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:8000/v1", "builtin:nothing"])
-def test_an_endpoint_that_is_none_is_named_before_anything_starts(
-    evalrun_here: Command, endpoint: str, tmp_path: Path
-) -> None:
+def test_invalid_endpoint_is_named_before_anything_starts(evalrun_here: Command, endpoint: str, tmp_path: Path) -> None:
     done = evalrun_here("run", DEMO, "--local", "--endpoint", endpoint, "--output", tmp_path / "out")
     assert done.returncode == 2, done.stdout + done.stderr
     assert endpoint in done.stderr
@@ -329,7 +327,7 @@ def test_an_endpoint_that_is_none_is_named_before_anything_starts(
     assert not (tmp_path / "out").exists()
 
 
-def test_each_help_is_worth_reading(evalrun_here: Command) -> None:
+def test_help_of_each_command_is_longer_than_8_lines(evalrun_here: Command) -> None:
     for command in ("run", "judge", "rejudge", "validate", "serve"):
         done = evalrun_here(command, "--help")
         assert done.returncode == 0

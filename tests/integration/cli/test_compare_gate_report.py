@@ -54,7 +54,7 @@ def a_policy(directory: Path, *gates: dict[str, Any]) -> Path:
         ("new", [{"maxRegression": "0.3"}, {}, {"maxRegression": "0.5"}], 4, ["INCONCLUSIVE", "FAIL", "PASS"]),
     ],
 )
-def test_a_gate_ends_with_the_worst_of_its_decisions(
+def test_gate_exit_code_is_that_of_the_worst_decision(
     evalrun_here: Command, runs: Path, run: str, gates: list[dict[str, str]], code: int, words: list[str]
 ) -> None:
     done = evalrun_here("gate", runs / run, "--policy", a_policy(runs, *gates), "--format", "json")
@@ -63,7 +63,7 @@ def test_a_gate_ends_with_the_worst_of_its_decisions(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--sample-size"]])
-def test_a_gate_on_test_data_is_refused_unless_it_names_it(
+def test_gate_on_test_data_is_refused_unless_the_policy_allows_the_dataset(
     evalrun_here: Command, runs: Path, arguments: list[str]
 ) -> None:
     """The run recorded no role: humaneval is known to be test data."""
@@ -89,7 +89,9 @@ def test_a_comparison_shows_each_datasets_role(evalrun_here: Command, runs: Path
 
 
 @pytest.mark.parametrize("option", ["--trust", "--identity", "--issuer", "--trust-config", "--revocations"])
-def test_gate_with_trust_that_it_would_ignore_is_refused(evalrun_here: Command, runs: Path, option: str) -> None:
+def test_gate_with_trust_options_without_require_attested_is_refused(
+    evalrun_here: Command, runs: Path, option: str
+) -> None:
     policy = a_policy(runs, {"maxRegression": "0.5"})
     done = evalrun_here("gate", runs / "new", "--policy", policy, option, policy)
     assert (done.returncode, done.stdout) == (2, "")
@@ -176,7 +178,7 @@ def test_a_name_cannot_steer_a_terminal_or_a_page(evalrun_here: Command, tmp_pat
     assert "\n# x" not in markdown
 
 
-def test_a_report_is_written_again_and_elsewhere(evalrun_here: Command, runs: Path) -> None:
+def test_report_is_recreated_identically_and_written_to_a_given_file(evalrun_here: Command, runs: Path) -> None:
     report = runs / "old" / "report.html"
     made = report.read_bytes()
     report.unlink()
@@ -262,7 +264,7 @@ def test_runs_that_cannot_be_compared_are_bad_input(
     assert "Traceback" not in done.stderr
 
 
-def test_a_pilot_tells_how_many_problems_a_gate_needs(evalrun_here: Command, runs: Path) -> None:
+def test_gate_sample_size_of_a_pilot_names_the_number_of_problems_needed(evalrun_here: Command, runs: Path) -> None:
     verdicts = verdicts_of([True] * 75 + [False] * 20 + [True] * 5)  # 5 of 100 lost, 5 gained
     write_run(runs / "pilot", verdicts, datasets={"humaneval": {"role": "dev"}})
     policy = a_policy(runs, {"maxRegression": "0.05"}, {"maxRegression": "0"})
@@ -279,7 +281,7 @@ def test_a_pilot_tells_how_many_problems_a_gate_needs(evalrun_here: Command, run
     assert "--sample-size: is text only" in refused.stderr
 
 
-def test_seeds_of_one_configuration_are_one_column(evalrun_here: Command, tmp_path: Path) -> None:
+def test_pooled_seeds_of_one_configuration_are_one_column(evalrun_here: Command, tmp_path: Path) -> None:
     for model, accepted in (("base", [30, 50]), ("sft", [60, 60])):
         for seed, right in enumerate(accepted, 1):
             verdicts = verdicts_of([place < right for place in range(100)])

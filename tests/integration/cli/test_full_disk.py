@@ -82,7 +82,7 @@ def test_run_on_a_full_disk_that_is_stopped_is_resumed_without_a_loss(tmp_path: 
 
 
 @pytest.mark.timeout(2 * LIMIT_SECONDS)
-def test_run_on_a_full_disk_goes_on_by_itself_once_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+def test_run_on_a_full_disk_continues_once_there_is_room(tmp_path: Path, small_disk: Path) -> None:
     write_files(tmp_path)
     output, log = small_disk / "out", tmp_path / "log"
     files = ["--problems", str(tmp_path / "problems.jsonl"), "--responses", str(tmp_path / "answers.jsonl")]

@@ -53,7 +53,7 @@ def write_runs(directory: Path, solved: int, margin: str) -> None:
         (80, "0", "pass", 0, "INCONCLUSIVE", "error"),
     ],
 )
-def test_the_action_ends_as_its_gates(
+def test_action_exit_code_and_outputs_follow_the_gate_decision(
     tmp_path: Path, solved: int, margin: str, inconclusive: str, code: int, decision: str, outcome: str | None
 ) -> None:
     write_runs(tmp_path, solved, margin)
@@ -67,7 +67,7 @@ def test_the_action_ends_as_its_gates(
     assert [each.tag for each in case] == ([] if outcome is None else [outcome])
 
 
-def test_unusable_input_decides_nothing(tmp_path: Path) -> None:
+def test_action_with_a_missing_run_fails_without_a_decision(tmp_path: Path) -> None:
     write_runs(tmp_path, 80, "0.05")
     done = run_step(tmp_path, run="absent", policy="policy.yaml", inconclusive="pass")
     assert done.returncode == 2
@@ -82,7 +82,7 @@ def test_action_input_is_never_executed(tmp_path: Path) -> None:
     assert not (tmp_path / "broken").exists()
 
 
-def test_recorded_answers_are_judged_once_and_a_rerun_goes_on_from_its_cache(tmp_path: Path) -> None:
+def test_rerun_of_recorded_answers_reuses_its_cache_and_refuses_other_answers(tmp_path: Path) -> None:
     problem = {"task_id": "t/0", "prompt": "def f(x):\n", "entry_point": "f", "canonical_solution": "    return x\n"}
     test = "def check(f):\n    assert f(1) == 1\n"
     (tmp_path / "problems.jsonl").write_text(json.dumps({**problem, "test": test}))
@@ -97,7 +97,7 @@ def test_recorded_answers_are_judged_once_and_a_rerun_goes_on_from_its_cache(tmp
     assert "its completions were made with another" in done.stderr
 
 
-def test_an_evalrun_is_asked_once_and_a_rerun_goes_on_from_its_cache(tmp_path: Path) -> None:
+def test_rerun_of_an_evalrun_succeeds_from_its_cache(tmp_path: Path) -> None:
     given = {"evalrun": str(DEMO), "endpoint": "builtin:demo", "run": "outputs/new"}
     for _ in range(2):
         done = run_step(tmp_path, "evaluate", **given)
@@ -194,7 +194,7 @@ def comment(directory: Path, api: str, text: str, **changes: str) -> str:
 MARK = "<!-- evalrun gate: checks/gate -->"
 
 
-def test_there_is_one_comment_that_later_runs_change(tmp_path: Path) -> None:
+def test_later_runs_update_the_same_comment(tmp_path: Path) -> None:
     comments = Comments(*[f"said by somebody {number}" for number in range(120)])
     with served(comments) as api:
         assert comment(tmp_path, api, "first") == ""
@@ -203,7 +203,7 @@ def test_there_is_one_comment_that_later_runs_change(tmp_path: Path) -> None:
     assert comments.bodies[120:] == [f"{MARK}\nsecond", "<!-- evalrun gate: checks/other-gate -->\nof another job"]
 
 
-def test_a_comment_with_our_mark_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_comment_with_the_gate_mark_is_left_unchanged(tmp_path: Path) -> None:
     comments = Comments(f"{MARK}\nnot ours", foreign=1)
     with served(comments) as api:
         comment(tmp_path, api, "ours")
@@ -211,7 +211,7 @@ def test_a_comment_with_our_mark_that_is_not_ours_is_left_alone(tmp_path: Path) 
     assert comments.bodies == [f"{MARK}\nnot ours", f"{MARK}\nours again"]
 
 
-def test_a_long_table_is_cut_where_github_would_refuse_it(tmp_path: Path) -> None:
+def test_comment_that_github_would_refuse_for_its_length_is_cut(tmp_path: Path) -> None:
     comments = Comments()
     with served(comments) as api:
         comment(tmp_path, api, "x" * 100_000)

@@ -23,7 +23,9 @@ def test_candidate_may_ship(evalrun_gate):
         (None, "0.05", 1, ["BadInputError", "1 failed"]),
     ],
 )
-def test_a_gate_is_a_test(tmp_path: Path, solved: int | None, margin: str, code: int, said: list[str]) -> None:
+def test_gate_in_pytest_fails_the_test_unless_the_decision_is_pass(
+    tmp_path: Path, solved: int | None, margin: str, code: int, said: list[str]
+) -> None:
     dev = {"humaneval": {"role": "dev"}}
     write_run(tmp_path / "main", verdicts_of([True] * 80 + [False] * 20), run="main", datasets=dev)
     if solved is not None:

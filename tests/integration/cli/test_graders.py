@@ -99,7 +99,7 @@ def test_a_grader_that_misbehaves_leaves_its_own_answers_not_judged(tmp_path: Pa
     assert (dataset["counts"]["judged"], dataset["counts"]["not_judged"]) == (len(SCORES), len(WITHOUT))
 
 
-def test_a_run_keeps_its_grader(tmp_path: Path) -> None:
+def test_grader_is_found_by_rejudge_and_cannot_change_on_resume(tmp_path: Path) -> None:
     """It is named, found again by rejudge, and no other one takes its place when the run is resumed."""
     (tmp_path / "score.py").write_text(GRADER)
     problems, answers = rows(tmp_path, ROW), tmp_path / "answers.jsonl"
@@ -125,7 +125,7 @@ def test_a_run_keeps_its_grader(tmp_path: Path) -> None:
     assert "limits, comparators or graders" in resumed.stdout + resumed.stderr
 
 
-def test_an_evalruns_grader_lies_beside_its_file(tmp_path: Path) -> None:
+def test_grader_path_of_an_evalrun_is_relative_to_its_file(tmp_path: Path) -> None:
     manifest = {
         "apiVersion": "evalrun.dev/v1alpha1",
         "kind": "EvalRun",
@@ -151,7 +151,7 @@ def test_an_evalruns_grader_lies_beside_its_file(tmp_path: Path) -> None:
     assert all(row["score"] > 0 for row in results(tmp_path / "out"))
 
 
-def test_verls_own_scorers_and_our_judge_for_its_code(gen_cpu: Path, tmp_path: Path) -> None:
+def test_verl_data_is_scored_by_verl_but_its_code_by_our_judge(gen_cpu: Path, tmp_path: Path) -> None:
     """verl 0.9.1's files as published: maths by its routing, code never by prime_code, which runs it uncontained."""
     (verl,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages/verl")
     code = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "3\n"]}

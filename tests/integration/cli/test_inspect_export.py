@@ -110,7 +110,7 @@ def test_export_inspect_pruned_run_is_refused(evalrun_here: Command, judged: Pat
         assert (refused.returncode, "its answers are gone" in refused.stderr) == (2, True), refused.stderr
 
 
-def test_export_inspect_unfinished_run_is_started_while_it_is_owned_and_else_cancelled(
+def test_export_inspect_unfinished_run_has_status_started_while_owned_and_else_cancelled(
     evalrun_here: Command, judged: Path, tmp_path: Path
 ) -> None:
     run = stopped_copy(judged, tmp_path / "run")
@@ -123,7 +123,7 @@ def test_export_inspect_unfinished_run_is_started_while_it_is_owned_and_else_can
         assert len(member(tmp_path / f"{name}.eval", "summaries.json")) == 4  # two answers never came
 
 
-def test_export_inspect_outputs_elsewhere_are_exported_without_prompts(
+def test_export_inspect_outputs_without_run_configuration_have_no_prompts(
     evalrun_here: Command, judged: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(judged, tmp_path / "run")

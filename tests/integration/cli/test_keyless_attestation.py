@@ -105,7 +105,7 @@ def test_revoked_attestation_differs(evalrun_here: Command, signed: Path, tmp_pa
     assert "wrong tests" in refused.stderr
 
 
-def test_leaderboard_marks_what_the_identity_signed(evalrun_here: Command, copied: Path) -> None:
+def test_leaderboard_marks_a_run_signed_by_the_trusted_identity(evalrun_here: Command, copied: Path) -> None:
     trust = copied / "trust.json"
     board = evalrun_here("leaderboard", copied / "run", "--format", "json", *TRUSTED, trust)
     assert board.returncode == 0, board.stderr
@@ -122,7 +122,7 @@ def test_published_verifier_accepts_the_attestation(signed: Path) -> None:
     assert other.returncode != 0
 
 
-def test_ci_job_that_may_not_have_an_identity_is_refused(
+def test_attest_in_a_ci_job_without_an_identity_is_refused(
     evalrun_here: Command, signed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN")

@@ -36,7 +36,7 @@ def undisturbed(run: Run, tmp_path_factory: pytest.TempPathFactory) -> RunOutcom
 
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
-def test_a_kill_changes_nothing(
+def test_run_killed_and_resumed_gets_the_same_verdicts(
     moment: int, run: Run, undisturbed: RunOutcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SLOW_ANSWERS.items():
@@ -62,5 +62,5 @@ def test_a_kill_changes_nothing(
     assert summary(output)["state"] == "Succeeded"
 
 
-def test_most_moments_met_a_running_part() -> None:
+def test_most_kills_hit_a_running_part() -> None:
     assert sum(HITS) * 2 >= len(HITS), "the moments are later than the runs last: nothing was tested"

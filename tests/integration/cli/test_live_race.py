@@ -112,7 +112,7 @@ def assert_as_expected(output: Path, race: Mapping[str, Any]) -> None:
         assert len(answered) in {needed, next_block(needed, PROBLEMS)}
 
 
-def test_a_race_drops_whom_a_race_over_all_answers_drops_and_asks_them_no_more(
+def test_live_race_drops_the_same_runs_as_a_full_race_and_stops_their_generation(
     files: list[Path], tmp_path: Path
 ) -> None:
     output = tmp_path / "race"
@@ -148,7 +148,7 @@ def stop_once_answered(command: Sequence[str | Path], output: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [0.4], indirect=True)
-def test_a_race_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path: Path) -> None:
+def test_stopped_race_is_continued_and_gets_the_same_decision(files: list[Path], tmp_path: Path) -> None:
     output = tmp_path / "race"
     command: tuple[str | Path, ...] = ("race", *files, "--output", output, "--json")
     stop_once_answered(command, output / "best")

@@ -158,7 +158,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(300)
-def test_our_verdicts_on_livecodebenchs_rows_and_outputs(tmp_path: Path) -> None:
+def test_livecodebench_rows_and_outputs_get_the_expected_verdicts(tmp_path: Path) -> None:
     problems, outputs = tmp_path / "livecodebench.jsonl", tmp_path / "outputs.json"
     problems.write_text("".join(json.dumps(row) + "\n" for row in rows()))
     answers: dict[str, list[str]] = {row["question_id"]: [] for row in rows()}

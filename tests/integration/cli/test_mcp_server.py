@@ -108,7 +108,7 @@ async def test_sample_marks_the_texts_of_a_model(runs: Path) -> None:
         assert set(row["response"]) == {"untrusted_text", "characters_left_out"}
 
 
-async def test_lists_are_bounded_and_say_so(runs: Path) -> None:
+async def test_long_lists_are_cut_and_marked_as_cut(runs: Path) -> None:
     async with assistant(runs) as client:
         found = await ask(client, "list_flips", runs=["many", "none"], limit=100)
         assert len(found["problems"]) == 100

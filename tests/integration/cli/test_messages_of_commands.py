@@ -60,7 +60,7 @@ def test_a_server_without_a_list_of_models_is_used_with_a_warning(tmp_path: Path
     assert summary(tmp_path / "out")["counts"]["accepted"] == 2
 
 
-def test_log_probs_that_a_server_gives_stand_in_the_results_and_are_shown(tmp_path: Path) -> None:
+def test_log_probs_of_a_server_are_in_the_results_and_shown(tmp_path: Path) -> None:
     (tmp_path / "sums.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in PROBLEMS))
     given = {"content": [{"token": "a", "logprob": -0.1234567891}, {"token": "b", "logprob": -2.0}]}
     choice = {"message": {"content": "print(input())"}, "finish_reason": "stop", "logprobs": given}
@@ -172,7 +172,7 @@ def test_ctrl_c_while_the_services_start_ends_the_command_soon(tmp_path: Path) -
     assert not output.exists()
 
 
-def test_answers_made_elsewhere_have_the_name_and_model_that_they_are_given_and_no_sampling(tmp_path: Path) -> None:
+def test_judged_answers_have_the_given_name_and_model_and_no_sampling(tmp_path: Path) -> None:
     written_run(tmp_path)
     (tmp_path / "answers.jsonl").write_text(
         "".join(f'{{"problem_id": "{name}", "response": "print(input())"}}\n' for name in "ab")
@@ -217,7 +217,7 @@ def test_a_server_a_model_and_a_file_are_enough_to_run(tmp_path: Path) -> None:
         (("run.yaml", "--local", "--model", "m"), "--model: run.yaml sets this already"),
     ],
 )
-def test_flags_that_do_not_make_a_run_are_named(
+def test_unusable_run_flags_are_named_and_nothing_is_written(
     evalrun_here: Command, arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -239,7 +239,7 @@ USES_PACKAGE = {
 }
 
 
-def test_packages_are_given_to_answers_and_tests_alike_and_missed_in_words(tmp_path: Path) -> None:
+def test_packages_directory_is_importable_by_answers_and_tests(tmp_path: Path) -> None:
     (tmp_path / "problems.jsonl").write_text(json.dumps(USES_PACKAGE) + "\n")
     answer = "import little\ndef f(x):\n    assert little.same(x, x)\n    return 2 * x\n"
     (tmp_path / "answers.jsonl").write_text(json.dumps({"problem_id": "package", "response": answer}) + "\n")
@@ -266,7 +266,7 @@ def test_a_directory_of_packages_that_is_not_there_is_named_before_anything_star
     assert f"--packages {tmp_path / 'none'}: no such directory" in done.stderr
 
 
-def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_path: Path) -> None:
+def test_problem_whose_test_lacks_a_module_is_named_and_blocks_no_other(tmp_path: Path) -> None:
     written_run(tmp_path)
     lacking = {
         "test_list": ["assert np.allclose(f(2), 4)"],
@@ -292,7 +292,7 @@ def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_pa
     assert (found["counts"]["judged"], found["counts"]["not_judged"]) == (2, 1)
 
 
-def test_a_misspelt_dataset_is_answered_with_the_name_that_was_meant() -> None:
+def test_misspelt_dataset_is_refused_with_a_suggested_name() -> None:
     done = evalrun("run", "--endpoint", "builtin:demo", "--model", MODEL, "--dataset", "humanevl")
     assert done.returncode == 2
     assert "--dataset humanevl: no such file, nor one of the published datasets" in done.stderr

@@ -136,9 +136,7 @@ ANSWERS = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("compiler", ROWS)
-def test_each_program_gets_its_verdict_and_each_verdict_says_that_it_can_be_forged(
-    compiler: str, tmp_path: Path
-) -> None:
+def test_each_program_gets_its_verdict_and_each_verdict_is_marked_forgeable(compiler: str, tmp_path: Path) -> None:
     require_compiler(compiler)
     row, wanted = ROWS[compiler], ANSWERS[compiler]
     problems, answers = tmp_path / "multipl_e.jsonl", tmp_path / "answers.jsonl"

@@ -30,7 +30,7 @@ def ask(url: str, report: Callable[[int], None] = print) -> JudgedPairs:
     return judge(url).judge(QUESTIONS, report)
 
 
-def test_every_question_is_answered_in_its_place() -> None:
+def test_every_question_gets_its_answer_in_order() -> None:
     reported: list[int] = []
     with model_server(SAME) as server:
         judged = ask(server.url, reported.append)
@@ -77,7 +77,7 @@ def test_outage_in_the_middle_keeps_earlier_answers() -> None:
     assert set(judged.answers) == {PairAnswer.SAME, None}
 
 
-def test_first_question_is_timed_and_tells_a_judge_that_cannot_be_used() -> None:
+def test_first_question_is_timed_and_an_unusable_judge_is_refused() -> None:
     with model_server(SAME) as server:
         usable = judge(server.url)
         usable.try_question()

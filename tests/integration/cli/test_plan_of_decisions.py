@@ -20,7 +20,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_gate_needs_more_answers_for_less_and_says_their_gpu_hours(evalrun_here: Command, runs: Path) -> None:
+def test_gate_plan_for_fewer_points_needs_more_answers_and_gives_gpu_hours(evalrun_here: Command, runs: Path) -> None:
     asked = ("plan", "--gate", runs / "main", runs / "pilot", "--points", "5,10")
     done = evalrun_here(*asked)
     assert done.returncode == 0, done.stderr

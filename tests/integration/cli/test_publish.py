@@ -120,7 +120,7 @@ def test_record_of_every_eval_ever_names_the_public_model(run: Path) -> None:
         (("eee", *EEE, "--model-id", "/models/mine"), "name it as the public knows it: --model-id DEVELOPER/MODEL"),
     ],
 )
-def test_publication_without_a_needed_option_names_it(run: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_publication_without_a_needed_option_names_the_option(run: Path, arguments: tuple[str, ...], said: str) -> None:
     done = evalrun("publish", arguments[0], run, *arguments[1:])
     assert done.returncode == 2
     assert said in done.stderr

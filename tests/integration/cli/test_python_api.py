@@ -30,7 +30,7 @@ def files(directory: Path) -> tuple[Path, Path]:
     return directory / "problems.jsonl", directory / "answers.jsonl"
 
 
-async def test_judging_works_where_an_event_loop_runs_and_leaves_it_free(
+async def test_judge_inside_a_running_event_loop_leaves_no_thread_or_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems, answers = files(tmp_path)
@@ -73,7 +73,7 @@ def test_user_error_is_raised_with_the_commands_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_switch_stops_a_run_from_another_thread_also_before_it_has_begun(early: bool) -> None:
+def test_stop_switch_works_from_another_thread_and_before_the_run_begins(early: bool) -> None:
     switch, stopped = StopSwitch(), threading.Event()
     if early:
         switch.press()
@@ -90,7 +90,7 @@ def test_a_failed_run_names_its_directory_and_why() -> None:
     assert str(error) == "out: no endpoint has answered for 120 s"
 
 
-def test_the_tutorials_programs_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_the_tutorial_run_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "tutorial" / "python.md").read_text(), re.DOTALL)
     assert len(blocks) == 3
     monkeypatch.chdir(tmp_path)

@@ -26,7 +26,7 @@ def test_race_result_names_best_run_and_share_of_problems_needed(evalrun_here: C
     assert 0 < found["needed"] < 1
 
 
-def test_a_race_without_a_winner_says_so_and_ends_with_5(evalrun_here: Command, runs: Path) -> None:
+def test_race_without_a_winner_ends_with_code_5_and_the_reason(evalrun_here: Command, runs: Path) -> None:
     done = evalrun_here("race", runs / "first", runs / "best", runs / "twin", "--population", "similar")
     assert done.returncode == 5, done.stderr
     assert "cannot tell which of the 2 runs is best" in done.stdout

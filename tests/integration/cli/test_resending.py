@@ -46,7 +46,7 @@ def test_resend_prints_the_content_sent_at_the_runs_end(run: Path) -> None:
     assert "exports" not in leaving["info"]
 
 
-def test_a_run_is_at_wandb_once_however_often_it_is_sent(run: Path) -> None:
+def test_run_sent_repeatedly_to_wandb_is_stored_once(run: Path) -> None:
     with wandb_server() as server:
         environment = {**os.environ, "WANDB_API_KEY": "0123456789" * 4, "WANDB_BASE_URL": server.address}
         for _ in range(2):
@@ -59,7 +59,7 @@ def test_a_run_is_at_wandb_once_however_often_it_is_sent(run: Path) -> None:
     assert server.history[known][0].items() >= metrics.items()
 
 
-def test_a_run_is_at_mlflow_once_however_often_it_is_sent(run: Path, tmp_path: Path) -> None:
+def test_run_sent_repeatedly_to_mlflow_is_stored_once(run: Path, tmp_path: Path) -> None:
     store = f"file://{tmp_path}/store"
     for _ in range(2):
         done = evalrun("publish", "mlflow", run, "--tracking-uri", store, "--send")
@@ -75,7 +75,9 @@ def test_a_run_is_at_mlflow_once_however_often_it_is_sent(run: Path, tmp_path: P
         (("wandb", "--send"), "not sent to wandb: no API key: set WANDB_API_KEY"),
     ],
 )
-def test_resend_without_server_or_key_names_it(run: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_resend_without_server_or_key_names_the_missing_setting(
+    run: Path, arguments: tuple[str, ...], said: str
+) -> None:
     done = evalrun("publish", arguments[0], run, *arguments[1:])
     assert done.returncode == 2
     assert said in done.stderr

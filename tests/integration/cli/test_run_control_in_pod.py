@@ -81,7 +81,7 @@ async def test_acts_reach_the_aggregator_through_its_pod(tmp_path: Path) -> None
     await server.stop()
 
 
-async def test_a_run_whose_aggregator_has_gone_has_ended_or_is_waited_for() -> None:
+async def test_act_without_an_aggregator_reports_an_ended_run_or_a_missing_aggregator() -> None:
     run = over()
     gone = await ask_aggregator(run, None, failing(1), Pause())
     said = refusal_text(gone, make_controlled_run(run, "evals"))
@@ -102,7 +102,7 @@ async def test_older_aggregator_is_distinguished_from_a_refusing_one() -> None:
         await ask_aggregator(run, POD, failing(2), Pause())
 
 
-async def test_a_program_that_is_not_there_ends_as_expected(tmp_path: Path) -> None:
+async def test_missing_program_in_the_pod_fails_with_exit_code_1(tmp_path: Path) -> None:
     with pytest.raises(CommandFailedError) as failed:
         await in_pod(tmp_path)(POD, [*PROGRAM[:2], "evalrun_aggregator.not_there"], io.BytesIO())
     assert failed.value.exit_code == 1

@@ -118,7 +118,7 @@ def test_run_after_a_kill_leaves_nothing_and_completes(
     assert len(verdicts(tmp_path / "out")) == 8
 
 
-def test_rollout_that_asks_for_more_gpus_says_so_before_anything_starts(
+def test_rollout_that_needs_more_gpus_is_refused_before_anything_starts(
     python: Path, tmp_path: Path, evalrun_here: Callable[..., CompletedProcess[str]]
 ) -> None:
     file = write_run(tmp_path, tensorParallel=2, gpusPerNode=8)
@@ -129,7 +129,7 @@ def test_rollout_that_asks_for_more_gpus_says_so_before_anything_starts(
     assert not (tmp_path / "out").exists()
 
 
-def test_interpreter_without_verl_is_refused_with_the_command_that_mends_it(
+def test_interpreter_without_verl_is_refused_with_the_install_command(
     tmp_path: Path, evalrun_here: Callable[..., CompletedProcess[str]]
 ) -> None:
     python = make_pretended_gpu_python(tmp_path / "gpu-python", "m", verl="0.8.0")

@@ -52,14 +52,14 @@ def undisturbed(gated: Path) -> Decided:
     return decided(output)
 
 
-def test_the_run_has_drawn_no_more_than_it_needed(undisturbed: Decided) -> None:
+def test_undisturbed_run_draws_only_the_problems_needed_for_the_decision(undisturbed: Decided) -> None:
     gate, rows = undisturbed
     assert gate["decision"] == "PASS"
     assert len(rows) == gate["decided_after"] < gate["of_problems"] == 32
 
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
-def test_a_kill_changes_no_decision(
+def test_run_killed_and_resumed_makes_the_same_decision(
     moment: int, gated: Path, undisturbed: Decided, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SLOW_ANSWERS.items():
@@ -79,5 +79,5 @@ def test_a_kill_changes_no_decision(
     assert decided(output) == undisturbed
 
 
-def test_some_moments_met_a_running_part() -> None:
+def test_some_kills_hit_a_running_part() -> None:
     assert any(HITS), "the moments are later than the runs last: nothing was tested"

@@ -109,7 +109,7 @@ def test_options_that_do_not_fit_the_servers_tests_are_refused(
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_server_is_no_flag_of_a_run_in_a_cluster(evalrun_here: Command, tmp_path: Path) -> None:
+def test_sandbox_fusion_flag_for_a_cluster_run_is_refused(evalrun_here: Command, tmp_path: Path) -> None:
     done = evalrun_here("run", write_manifest(tmp_path), "--sandbox-fusion", "http://h:1")
     assert done.returncode == 2
     assert "--sandbox-fusion: only for runs on this machine" in done.stderr

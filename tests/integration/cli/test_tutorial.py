@@ -29,7 +29,7 @@ def typed(page: str, directory: Path) -> str:
     return done.stdout
 
 
-def test_each_page_does_what_it_says(tmp_path: Path) -> None:
+def test_commands_of_each_page_print_the_documented_output(tmp_path: Path) -> None:
     first = typed("first-judgement.md", tmp_path)
     assert "50.0 %  9.5 % to 90.5 %  75.0 %   100.0 %" in first
     assert first.endswith("two success 1.0\nhalf wrong_answer 0.5\n")

@@ -49,7 +49,9 @@ def test_an_evaluation_file_is_judged_with_every_response(tmp_path: Path, *, rew
     assert sorted(found) == [("1", 0, True), ("1", 1, False), ("2", 0, True), ("2", 1, False)]
 
 
-def test_rows_are_copied_beside_the_directory_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rename_columns_for_the_current_directory_writes_beside_that_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [{("answers" if name == "responses" else name): value for name, value in row.items()} for row in ROWS]
     evaluation = read_evaluation(
         yaml.safe_load(config(tmp_path, rows, reward=False, response_key="answers").read_text()), "e.yaml"
@@ -73,7 +75,7 @@ def test_a_date_that_no_calendar_has_is_named(tmp_path: Path) -> None:
         convert_file(file, None)
 
 
-def test_files_and_a_configuration_do_not_go_together(evalrun_here: Command, tmp_path: Path) -> None:
+def test_judge_with_both_or_neither_of_files_and_verl_config_is_refused(evalrun_here: Command, tmp_path: Path) -> None:
     file = config(tmp_path, ROWS, reward=False)
     both = evalrun_here("judge", "--verl-config", file, "--problems", "p.jsonl", "--output", tmp_path / "out")
     assert (both.returncode, "names the file already" in both.stderr) == (2, True)
@@ -81,7 +83,9 @@ def test_files_and_a_configuration_do_not_go_together(evalrun_here: Command, tmp
     assert (none.returncode, "--verl-config" in none.stderr) == (2, True)
 
 
-def test_the_published_files_of_verl(evalrun_here: Command, gen_cpu: Path, tmp_path: Path) -> None:
+def test_published_verl_files_are_read_and_converted_to_a_valid_run(
+    evalrun_here: Command, gen_cpu: Path, tmp_path: Path
+) -> None:
     (directory,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages/verl/trainer/config")
     evaluation = read_evaluation(yaml.safe_load((directory / "evaluation.yaml").read_text()), "evaluation.yaml")
     assert {entry.fate for entry in evaluation.entries} <= {"mapped", "default", "ignored"}
@@ -94,7 +98,7 @@ def test_the_published_files_of_verl(evalrun_here: Command, gen_cpu: Path, tmp_p
     assert valid.returncode == 0, valid.stderr
 
 
-def test_a_refused_key_writes_nothing(evalrun_here: Command, tmp_path: Path) -> None:
+def test_convert_with_a_refused_key_writes_nothing(evalrun_here: Command, tmp_path: Path) -> None:
     values = {"model": {"path": "m"}, "data": {"path": "p"}, "rollout": {"load_format": "dummy", "temperature": 0}}
     file = tmp_path / "generation.yaml"
     file.write_text(yaml.safe_dump(values))

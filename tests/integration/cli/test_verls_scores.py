@@ -103,13 +103,15 @@ async def find_differences(
 
 
 @pytest.mark.parametrize("kind", [str, dict])
-async def test_scores_are_verls_own_over_its_data_sources(kind: type[object], gen_cpu: Path, tmp_path: Path) -> None:
+async def test_scores_equal_those_of_verl_for_its_data_sources(
+    kind: type[object], gen_cpu: Path, tmp_path: Path
+) -> None:
     """A file for each type of ground truth, as a column has one. A run has 16 datasets at most, and a source is one."""
     table = {source: row for source, row in TABLE.items() if isinstance(row[0], kind)}
     assert await find_differences(table, gen_cpu, tmp_path, []) == []
 
 
-async def test_geometry_scores_are_verls_own_with_mathruler(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_geometry_scores_equal_those_of_verl_with_mathruler(gen_cpu: Path, tmp_path: Path) -> None:
     packages = os.environ.get("EVALRUN_TEST_GRADERS")
     if not packages:
         pytest.skip("EVALRUN_TEST_GRADERS names no directory with requirements/graders.txt (docs/testing.md)")

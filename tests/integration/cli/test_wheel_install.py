@@ -85,7 +85,7 @@ def test_wheel_dependencies_are_consistent(environment: Path, tmp_path: Path) ->
     assert [line for line in ended.stdout.splitlines() if line.startswith(NAME)] == []
 
 
-def test_command_beside_another_distribution_called_evalrun_says_how_to_mend(environment: Path, tmp_path: Path) -> None:
+def test_command_beside_another_distribution_called_evalrun_names_the_remedy(environment: Path, tmp_path: Path) -> None:
     metadata = tmp_path / "evalrun-0.4.2.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: evalrun\nVersion: 0.4.2\n")

@@ -84,7 +84,7 @@ def test_source_missing_on_hub_is_bad_input(source: str, says: str, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-def test_a_gated_dataset_needs_a_token_and_no_message_shows_it(tmp_path: Path) -> None:
+def test_gated_dataset_needs_a_token_which_appears_in_no_output(tmp_path: Path) -> None:
     source = f"hf://datasets/{REPO}/{FILE}"
     with hub({REPO: {FILE: shard(1)}}, gated=frozenset({REPO})) as asked:
         refused = prepare(tmp_path, source, asked, {"HF_TOKEN": "hf_a_wrong_token"})

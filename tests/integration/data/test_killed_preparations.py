@@ -39,7 +39,9 @@ def whole(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, byt
         "data_manifests/prepared.json",
     ],
 )
-def test_a_killed_preparation(moment: str, plan: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
+def test_killed_preparation_leaves_whole_files_and_is_completed_by_the_next(
+    moment: str, plan: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
     output = tmp_path / "out"
     process = subprocess.Popen(
         [*COMMAND, plan, "--output", output], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -62,7 +62,7 @@ async def test_check_fusion_server_that_answers_passes(path: str) -> None:
         ({}, False),
     ],
 )
-async def test_check_fusion_server_tells_other_servers(routes: dict[str, int], *, is_there: bool) -> None:
+async def test_check_fusion_server_refuses_other_servers(routes: dict[str, int], *, is_there: bool) -> None:
     async with server(routes) as url:
         if is_there:
             await check_fusion_server(url)

@@ -126,7 +126,9 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("code", "end"), ENDS)
-async def test_how_a_program_ends(server: FusionSandbox, code: str, end: tuple[str, int | None, bytes] | None) -> None:
+async def test_end_of_a_program_is_reported(
+    server: FusionSandbox, code: str, end: tuple[str, int | None, bytes] | None
+) -> None:
     (run,) = (await server.run(asked(code, seconds=0.4, memory=256))).runs
     if end is None:
         assert run.end == "memory_limit" or (run.exit_code == 1 and b"MemoryError" in run.stderr)
@@ -143,13 +145,13 @@ async def test_compile_failure_is_reported(server: FusionSandbox, language: str,
     assert said.compile.stderr
 
 
-async def test_time_outs_stop_a_problem_early(server: FusionSandbox) -> None:
+async def test_timeouts_stop_a_problem_early(server: FusionSandbox) -> None:
     code = "import sys\nif input() == 'slow':\n  while True: pass\nprint(1)"
     said = await server.run(asked(code, b"slow", b"fast", b"slow", b"fast", seconds=0.3, stop_after=2))
     assert [run.end for run in said.runs] == ["timeout", "exited", "timeout", "not_run"]
 
 
-async def test_calls_go_the_same_way(server: FusionSandbox) -> None:
+async def test_calls_mode_returns_the_value_of_the_function(server: FusionSandbox) -> None:
     batch = b'{"imports": "", "tests": [[0, [["f", [2], {"d": []}]]]]}'
     (run,) = (await server.run(asked("def f(n):\n  print('hm')\n  return n + 1", batch, mode="calls"))).runs
     lines = run.stdout.splitlines()
@@ -193,7 +195,7 @@ async def test_a_program_that_got_too_little_of_the_cpu_is_run_again_alone() -> 
     assert [(run.end, run.confirmed) for run in runs] == [("exited", True)] * 3
 
 
-async def test_it_runs_contained_as_far_as_it_says(batched: FusionSandbox) -> None:
+async def test_program_runs_contained_at_the_reported_level(batched: FusionSandbox) -> None:
     backend = await batched.describe()
     assert backend.name == "sandbox-fusion"
     assert {"python", "cpp"} <= set(backend.info.languages)
@@ -204,7 +206,7 @@ async def test_it_runs_contained_as_far_as_it_says(batched: FusionSandbox) -> No
     assert said.runs[0].stdout.startswith(b"True ['HOME', 'LANG'")
 
 
-async def test_our_own_front_is_measured_too_and_prefers_its_batch_api(own: FusionSandbox) -> None:
+async def test_evalrun_sandbox_as_fusion_server_is_measured_and_its_batch_api_preferred(own: FusionSandbox) -> None:
     backend = await own.describe()
     assert (backend.name, backend.info.languages) == ("sandbox-fusion", ["python", "cpp"])
     async with FusionSandbox(own.address, nonces=secrets.token_bytes) as client:

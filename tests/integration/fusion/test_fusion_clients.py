@@ -64,7 +64,7 @@ def submit(endpoint: str, dataset: str, completion: str, row: Any, **config: Any
     return client.submit(asked, endpoint=endpoint, max_attempts=1, client_timeout=TEST_SECONDS)
 
 
-def test_ping_is_the_stock_servers(endpoint: str) -> None:
+def test_ping_answers_like_the_stock_server(endpoint: str) -> None:
     answer = requests.get(f"{endpoint}/v1/ping", timeout=TEST_SECONDS)
     assert (answer.status_code, answer.text) == (200, '"pong"')
     assert answer.headers["Content-Type"].startswith("application/json")
@@ -82,7 +82,7 @@ def test_ping_is_the_stock_servers(endpoint: str) -> None:
         ("x = bytearray(1 << 31)", "Failed", "Finished", 1, ""),
     ],
 )
-def test_python_runs(
+def test_python_program_gets_its_status_and_output(
     endpoint: str, code: str, status: str, run_status: str, return_code: int | None, stdout: str
 ) -> None:
     answer = run(endpoint, code, stdin="é 1\n", run_timeout=0.5)
@@ -103,7 +103,7 @@ def test_output_that_the_stock_server_cuts_or_hangs_on_comes_whole(endpoint: str
 
 
 @pytest.mark.parametrize("size", [5, 3_000_000])
-def test_files_go_in_and_come_out(endpoint: str, size: int) -> None:
+def test_given_files_are_placed_and_fetched_files_returned(endpoint: str, size: int) -> None:
     given = (bytes(range(256)) * (size // 256 + 1))[:size]
     answer = run(
         endpoint, "data = open('d/in', 'rb').read()\nopen('out', 'wb').write(data[::-1])\nprint(len(data))",
@@ -113,7 +113,7 @@ def test_files_go_in_and_come_out(endpoint: str, size: int) -> None:
     assert {name: base64.b64decode(text) for name, text in answer.files.items()} == {"out": given[::-1], "d/in": given}
 
 
-def test_a_large_body_that_does_not_fit_is_said_to(endpoint: str) -> None:
+def test_large_invalid_body_is_refused_with_the_reason(endpoint: str) -> None:
     body = b'{"language": "python", "code": "' + b" " * 2_000_000
     answer = requests.post(f"{endpoint}/run_code", data=body, timeout=TEST_SECONDS)
     assert (answer.status_code, answer.json()["detail"][0]["type"]) == (422, "json_invalid")
@@ -121,13 +121,13 @@ def test_a_large_body_that_does_not_fit_is_said_to(endpoint: str) -> None:
         run(endpoint, " " * 2_000_000, files={"../x": ""})
 
 
-def test_nothing_of_one_programs_files_is_left_for_the_next(plain: str) -> None:
+def test_files_of_one_program_are_gone_for_the_next(plain: str) -> None:
     run(plain, "open('left', 'w').write('1')", files={"given": "YQ=="}, fetch_files=["left"])
     answer = run(plain, "import os\nprint(os.listdir('.'))", fetch_files=["left", "given"])
     assert (answer.run_result.stdout, answer.files) == ("['tmp_main.py']\n", {})
 
 
-def test_a_run_that_is_repeated_alone_finds_the_files_as_they_were_given(plain: str) -> None:
+def test_repeated_run_finds_the_given_files_unchanged(plain: str) -> None:
     code = "open('seen', 'a').write('x')\nimport time\nwhile time.process_time() < 0.43: pass"
     answer = run(plain, code, run_timeout=0.4, files={"seen": base64.b64encode(b"x").decode()}, fetch_files=["seen"])
     # A machine that is slow at that moment gives the repeated run more time: what it shows are that run's files.
@@ -135,7 +135,7 @@ def test_a_run_that_is_repeated_alone_finds_the_files_as_they_were_given(plain: 
     assert base64.b64decode(answer.files["seen"]) == b"xx"
 
 
-def test_as_many_files_as_there_may_be_leave_room_for_the_compiler(endpoint: str) -> None:
+def test_cpp_program_with_900_files_compiles(endpoint: str) -> None:
     if not has_cpp(endpoint):
         pytest.skip("no C++ compiler on this machine")
     code = '#include <fstream>\n#include "899.h"\nint main(){std::ofstream("out") << X;}'
@@ -144,14 +144,14 @@ def test_as_many_files_as_there_may_be_leave_room_for_the_compiler(endpoint: str
     assert (answer.status, answer.files) == ("Success", {"out": base64.b64encode(b"899").decode()})
 
 
-def test_more_in_files_than_comes_back_fails_the_program(endpoint: str) -> None:
+def test_program_with_fetched_files_beyond_the_limit_fails(endpoint: str) -> None:
     code = "for name in 'ab':\n    f = open(name, 'wb')\n    f.truncate(33 << 20)"
     answer = run(endpoint, code, fetch_files=["a", "b"])
     assert (answer.status, answer.run_result.return_code, answer.files) == ("Failed", -25, {})
     assert "64 MiB" in answer.run_result.stderr
 
 
-def test_files_cannot_reach_out_of_the_directory(endpoint: str, tmp_path: Path) -> None:
+def test_fetched_files_cannot_lie_outside_of_the_directory(endpoint: str, tmp_path: Path) -> None:
     """Through links, where the machine lets a program make them; full containment refuses them anyway."""
     (tmp_path / "secret").write_text("host's")
     code = f"""
@@ -166,7 +166,7 @@ for source, link in (("{tmp_path}/secret", "file"), ("{tmp_path}", "directory"),
     assert (answer.status, answer.files) == ("Success", {})
 
 
-def test_cpp_runs_and_fails_to_compile(endpoint: str) -> None:
+def test_cpp_program_runs_and_a_compile_error_is_reported(endpoint: str) -> None:
     if not has_cpp(endpoint):
         pytest.skip("no C++ compiler on this machine")
     good = run(endpoint, "#include <iostream>\nint main(){int a;std::cin>>a;std::cout<<a+1;}", "cpp", stdin="4")
@@ -197,7 +197,7 @@ def test_unrunnable_request_raises_in_the_client(endpoint: str) -> None:
         (b"{", ["json_invalid", ["body", 1]]),
     ],
 )
-def test_a_bad_body_is_422_with_fastapis_list(endpoint: str, body: bytes, complaint: list[Any]) -> None:
+def test_bad_body_is_422_with_the_error_list_of_fastapi(endpoint: str, body: bytes, complaint: list[Any]) -> None:
     answer = requests.post(f"{endpoint}/run_code", data=body, timeout=TEST_SECONDS)
     first = answer.json()["detail"][0]
     assert (answer.status_code, [first["type"], first["loc"]]) == (422, complaint)
@@ -280,7 +280,7 @@ def test_the_dataset_routes_are_off_unless_asked_for(plain: str) -> None:
     assert run(plain, "print(1)").status == "Success"
 
 
-def test_many_at_once_wait_and_none_is_late(endpoint: str) -> None:
+def test_many_concurrent_programs_wait_and_none_times_out(endpoint: str) -> None:
     """The stock server turns this load into 24 timeouts of 24: its limits are wall time and it has no queue."""
     busy = "import time\nt = time.process_time()\nwhile time.process_time() < t + 0.2: pass\nprint(input())"
     requests_ = [[RunCode(code=busy, language="python", stdin=str(n), run_timeout=1)] for n in range(24)]
@@ -318,7 +318,7 @@ async def test_the_asynchronous_client_works(endpoint: str) -> None:
         ("import time\ntime.sleep(60)", "7", -3),
     ],
 )
-def test_verls_grades_follow_from_the_answers(
+def test_verl_client_computes_the_expected_grade(
     endpoint: str, code: str, expected: str | None, grade: bool | int
 ) -> None:
     verl = VerlClient(f"{endpoint}/run_code", margin_seconds=TEST_SECONDS)
@@ -354,7 +354,7 @@ def test_clients_send_a_token_as_the_addresss_password(tmp_path: Path) -> None:
         assert wrong.status_code == 401
 
 
-def test_concurrent_submissions_agree(endpoint: str) -> None:
+def test_concurrent_submissions_get_their_right_verdicts(endpoint: str) -> None:
     answers = {fenced(ADD): True, fenced("print(1)"): False}
     with ThreadPoolExecutor(8) as pool:
         jobs = [

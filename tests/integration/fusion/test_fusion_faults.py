@@ -25,20 +25,20 @@ async def test_verl_retries_after_an_infrastructure_failure() -> None:
     assert (verl.attempts, waits) == (3, [1, 2])
 
 
-async def test_a_starved_time_out_is_a_time_out_as_the_stock_server_tells_it() -> None:
+async def test_starved_timeout_is_reported_as_a_timeout_like_the_stock_server() -> None:
     async with serving(Dispatcher(ScriptedExecutor(STARVED))) as address:
         verl = VerlClient(f"{address}/run_code", lambda _: None)
         assert await asyncio.to_thread(verl.grade, "print(7)", "", "7") == -3
     assert verl.attempts == 1
 
 
-async def test_and_reports_an_api_error_not_a_wrong_program_where_it_stays() -> None:
+async def test_verl_reports_an_api_error_after_repeated_infrastructure_failures() -> None:
     async with serving(Dispatcher(ScriptedExecutor(LOST, LOST, LOST))) as address:
         verl = VerlClient(f"{address}/run_code", lambda _: None)
         assert await asyncio.to_thread(verl.grade, "print(7)", "", "7") == -1
 
 
-async def test_sandbox_fusions_client_tries_again() -> None:
+async def test_sandbox_fusion_client_retries_after_an_infrastructure_failure() -> None:
     executor = ScriptedExecutor(LOST)
     async with serving(Dispatcher(executor)) as address:
         request = client.RunCodeRequest(code="print(1)", language="python")
@@ -62,7 +62,7 @@ async def test_a_full_queue_is_504_with_a_retry_delay() -> None:
     assert refused.json() == {"detail": "the queue is full: 0 requests wait"}
 
 
-async def test_a_waiting_client_that_leaves_is_forgotten() -> None:
+async def test_waiting_client_that_disconnects_is_removed_from_the_queue() -> None:
     executor = ScriptedExecutor(slots=1)
     executor.gate = asyncio.Event()
     dispatcher = Dispatcher(executor)
@@ -83,7 +83,7 @@ async def test_a_waiting_client_that_leaves_is_forgotten() -> None:
     assert len(executor.asked) == 1
 
 
-async def test_no_stack_is_shown_to_callers() -> None:
+async def test_error_answer_shows_no_stack_trace() -> None:
     async with serving(Dispatcher(ScriptedExecutor(LOST))) as address:
         answer = await asyncio.to_thread(
             requests.post, f"{address}/run_code", json={"code": "", "language": "python"}, timeout=TEST_SECONDS

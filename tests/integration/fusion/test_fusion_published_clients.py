@@ -46,7 +46,7 @@ BOTH_WAYS = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", 
 
 
 @BOTH_WAYS
-def test_run_code(server: str, asynchronous: bool) -> None:
+def test_run_code_returns_results_and_raises_for_unservable_requests(server: str, asynchronous: bool) -> None:
     run_code = partial(
         sync_or_async("run_code", asynchronous), endpoint=server, max_attempts=1, client_timeout=TEST_SECONDS
     )
@@ -79,7 +79,7 @@ def test_run_code(server: str, asynchronous: bool) -> None:
         ({"code": "int main(){}", "language": "cpp", "compile_timeout": 0}, "compile late"),
     ],
 )
-def test_summary_run_code_result(server: str, fields: dict[str, Any], summary: str) -> None:
+def test_summary_run_code_result_names_the_outcome(server: str, fields: dict[str, Any], summary: str) -> None:
     mapping = client.SummaryMapping(
         Success="good", CompileFailed="compile failed", CompileTimeout="compile late", RunFailed="run failed",
         RunTimeout="run late",
@@ -96,7 +96,7 @@ def test_summary_run_code_result(server: str, fields: dict[str, Any], summary: s
     assert client.summary_run_code_result(found, mapping) == summary
 
 
-def test_run_concurrent(server: str) -> None:
+def test_run_concurrent_returns_results_in_order(server: str) -> None:
     requests = [RunCode(code="print(input())", language="python", stdin=str(n)) for n in range(12)]
     calls = [{"endpoint": server, "client_timeout": TEST_SECONDS}] * 12
     found = client.run_concurrent(client.run_code, [[request] for request in requests], calls, concurrency=4)
@@ -116,7 +116,7 @@ def endpoints() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("endpoints")
-def test_set_endpoint(server: str) -> None:
+def test_set_endpoint_directs_sandbox_and_dataset_calls(server: str) -> None:
     row = client.GetPromptByIdRequest(
         dataset="code_contests", id=7, config=client.TestConfig(provided_data=STDIO_ROW, language="python")
     )
@@ -136,7 +136,7 @@ def test_set_endpoint(server: str) -> None:
 
 
 @BOTH_WAYS
-def test_submit_and_submit_safe(server: str, asynchronous: bool) -> None:
+def test_submit_and_submit_safe_judge_and_handle_an_unknown_dataset(server: str, asynchronous: bool) -> None:
     def asked(completion: str, dataset: str = "code_contests") -> client.SubmitRequest:
         settings = client.TestConfig(provided_data=STDIO_ROW, language="python")
         return client.SubmitRequest(dataset=dataset, id="x", completion=completion, config=settings)
@@ -154,7 +154,7 @@ def test_submit_and_submit_safe(server: str, asynchronous: bool) -> None:
 
 
 @BOTH_WAYS
-def test_get_prompts(server: str, asynchronous: bool) -> None:
+def test_get_prompts_returns_the_prompt_of_get_prompt_by_id(server: str, asynchronous: bool) -> None:
     settings = {"language": "python", "locale": "en"}
     several = client.GetPromptsRequest(
         dataset="code_contests", config=client.TestConfig(provided_data=[STDIO_ROW, STDIO_ROW], **settings)
@@ -200,7 +200,7 @@ def verl() -> ModuleType:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("memory_limit", [1024, None])
-def test_verls_compute_score(
+def test_verl_compute_score_returns_the_expected_score(
     server: str, verl: ModuleType, completion: str, tests: dict[str, Any], score: float, statuses: list[str] | None,
     memory_limit: int | None, request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip

@@ -69,7 +69,9 @@ def ran(status: str, code: int | None, stdout: str = "") -> dict[str, Any]:
         ({"code": "print('x' * 100000)"}, ran("Success", 0, "x" * 100000 + "\n")),
     ],
 )  # fmt: skip
-def test_a_python_program(server: str, fields: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_python_program_is_answered_as_by_stock_server(
+    server: str, fields: dict[str, Any], expected: dict[str, Any]
+) -> None:
     status, answer = post(server, "run_code", {"language": "python", **fields})
     assert (status, outcome(answer)) == (200, expected)
     assert answer["message"] == ""
@@ -108,7 +110,7 @@ def b64(text: str | bytes) -> str:
         ("import os\nos.mkfifo('x')", {}, {"x": None}, (None, None, None)),
     ],
 )  # fmt: skip
-def test_files_around_a_python_program(
+def test_files_of_a_python_program_are_answered_as_by_stock_server(
     server: str, code: str, files: dict[str, str | bytes], fetched: dict[str, str | bytes | None],
     expected: tuple[str | None, int | None, str | None],
 ) -> None:  # fmt: skip
@@ -140,7 +142,9 @@ def test_files_around_a_python_program(
         ({"a/b": "YQ==", "a": "YQ=="}, "SandboxError"),
     ],
 )
-def test_files_that_cannot_be_placed(server: str, files: dict[str, str | None], status: str) -> None:
+def test_unplaceable_files_are_answered_as_by_stock_server(
+    server: str, files: dict[str, str | None], status: str
+) -> None:
     body = {"language": "python", "code": "print(1)", "files": files, "fetch_files": ["zzz"]}
     code, answer = post(server, "run_code", body)
     assert (code, answer["status"], bool(answer["message"]), answer["files"]) == (
@@ -159,7 +163,7 @@ def test_files_that_cannot_be_placed(server: str, files: dict[str, str | None], 
         ("int main(){", {"h.h": "1"}, {"h.h": "1", "o": None}, (1, None)),
     ],
 )  # fmt: skip
-def test_files_around_a_cpp_program(
+def test_files_of_a_cpp_program_are_answered_as_by_stock_server(
     server: str, code: str, files: dict[str, str], fetched: dict[str, str | None], expected: tuple[int, int | None]
 ) -> None:
     body = {
@@ -183,7 +187,9 @@ def test_files_around_a_cpp_program(
         ("int main(){return 3}", 1, None),
     ],
 )
-def test_a_cpp_program(server: str, code: str, compiled: int, run: tuple[int, str] | None) -> None:
+def test_cpp_program_is_answered_as_by_stock_server(
+    server: str, code: str, compiled: int, run: tuple[int, str] | None
+) -> None:
     status, answer = post(server, "run_code", {"language": "cpp", "code": code, "stdin": "4"})
     if "is not one of" in answer["message"] or (answer["compile_result"] or {}).get("return_code") == 127:
         pytest.skip("no C++ compiler on this machine")
@@ -205,7 +211,9 @@ def test_a_cpp_program(server: str, code: str, compiled: int, run: tuple[int, st
         ({"code": "", "language": "python", "files": {"a": 1}}, [("string_type", "a")]),
     ],
 )
-def test_a_body_that_does_not_fit(server: str, body: dict[str, Any], complaints: list[tuple[str, str]]) -> None:
+def test_invalid_body_is_answered_as_by_stock_server(
+    server: str, body: dict[str, Any], complaints: list[tuple[str, str]]
+) -> None:
     status, answer = post(server, "run_code", body)
     assert status == 422
     assert sorted((each["type"], each["loc"][-1]) for each in answer["detail"]) == sorted(complaints)
@@ -277,7 +285,7 @@ def submit(server: str, dataset: str, completion: str, row: Any, **config: Any) 
         ("print(", [False]),
     ],
 )
-def test_a_stdio_submission(server: str, code: str, passed: list[bool]) -> None:
+def test_stdio_submission_is_answered_as_by_stock_server(server: str, code: str, passed: list[bool]) -> None:
     status, result = submit(server, "code_contests", fenced(code), STDIO_ROW, language="python")
     assert (status, result["id"], result["accepted"], result["extracted_code"]) == (200, 7, all(passed), code)
     assert [test["passed"] for test in result["tests"]] == passed
@@ -285,7 +293,7 @@ def test_a_stdio_submission(server: str, code: str, passed: list[bool]) -> None:
     assert (result["full_code"], result["extracted_type"], result["extra"]) == (None, None, None)
 
 
-def test_a_stdio_submission_with_all_cases(server: str) -> None:
+def test_stdio_submission_with_all_cases_runs_every_test(server: str) -> None:
     code = "n = int(input().split()[0])\nprint(2 * n if n != 1 else 'no')"
     extra = {"run_all_cases": True, "return_full_case": True}
     _, result = submit(server, "any", fenced(code), STDIO_ROW, language="python", extra=extra,
@@ -308,7 +316,7 @@ def test_a_stdio_submission_with_all_cases(server: str) -> None:
         ("shadow_humaneval_python", HUMANEVAL, fenced(HEAD + "    return x + 1\nf(0)"), {"is_freeform": True}, True),
     ],
 )
-def test_a_function_submission(
+def test_function_submission_is_answered_as_by_stock_server(
     server: str, dataset: str, row: Any, completion: str, extra: dict[str, Any], accepted: bool
 ) -> None:
     status, result = submit(server, dataset, completion, row, extra=extra)
@@ -331,7 +339,7 @@ def test_a_function_submission(
         ("humaneval_python", HUMANEVAL, {"extra": {"is_freeform": True}, "locale": "zh"}),
     ],
 )
-def test_a_prompt(server: str, dataset: str, row: Any, config: dict[str, Any]) -> None:
+def test_prompt_is_answered_as_by_stock_server(server: str, dataset: str, row: Any, config: dict[str, Any]) -> None:
     asked = {"dataset": dataset, "config": {**config, "provided_data": [row, row]}}
     status, several = post(server, "get_prompts", asked)
     by_id = {"dataset": dataset, "id": 7, "config": {**config, "provided_data": row}}
@@ -353,13 +361,13 @@ def test_a_prompt(server: str, dataset: str, row: Any, config: dict[str, Any]) -
         ("get_prompts", {"dataset_type": "MBPPDataset", "provided_data": MBPP}),
     ],
 )
-def test_a_request_about_a_dataset_that_makes_no_sense(server: str, path: str, config: dict[str, Any]) -> None:
+def test_request_about_an_unusable_dataset_is_400_with_a_reason(server: str, path: str, config: dict[str, Any]) -> None:
     status, answer = post(server, path, {"dataset": "nosuch", "id": 1, "completion": "", "config": config})
     assert status == 400
     assert isinstance(answer["detail"], str)
 
 
-def test_the_rest(server: str) -> None:
+def test_ping_metrics_and_dataset_list_are_answered_as_by_stock_server(server: str) -> None:
     assert requests.get(f"{server}/v1/ping", timeout=TEST_SECONDS).text == '"pong"'
     asked = {"dataset": "mbpp", "config": {}}
     assert post(server, "get_metrics", {**asked, "results": []}) == (200, {})

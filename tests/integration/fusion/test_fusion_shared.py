@@ -142,7 +142,7 @@ async def test_a_call_that_fails_costs_none_of_its_programs_a_verdict() -> None:
         assert shared(double) == [3]
 
 
-async def test_the_harness_refuses_several_programs_where_no_filter_keeps_them_apart() -> None:
+async def test_harness_without_a_filter_refuses_several_programs() -> None:
     async with stock_double(StockDouble()) as url:
         server = FusionServer(url)
         seen = (await server.run_code({"language": "python", "code": LOOK}, 60)).run_result
@@ -159,7 +159,7 @@ async def test_the_harness_refuses_several_programs_where_no_filter_keeps_them_a
         result(two, 0, parts[0])
 
 
-async def test_only_a_call_of_functions_brings_the_modules_that_call_them() -> None:
+async def test_only_requests_in_calls_mode_send_the_modules_for_calls() -> None:
     double = StockDouble()
     batch = b'{"imports": [], "tests": []}'
     called = RunRequest("python", "print('loaded')", [batch], Limits(5.0, 512, 64), mode="calls")
@@ -184,7 +184,7 @@ print(os.listdir("."), began, time.monotonic())
 """
 
 
-async def test_two_tests_at_once_of_a_program_that_finds_the_server_idle() -> None:
+async def test_program_on_an_idle_server_runs_two_tests_at_once() -> None:
     double = StockDouble(slots=2)
     async with sharing(double) as client:
         reply = await client.run(asked(SIDE_BY_SIDE, *[b"%d" % n for n in range(6)]))
@@ -195,7 +195,7 @@ async def test_two_tests_at_once_of_a_program_that_finds_the_server_idle() -> No
         assert max(at_once) == 2, times
 
 
-async def test_a_program_of_two_runners_that_does_not_compile_or_never_ends() -> None:
+async def test_program_of_two_runners_reports_a_compile_error_or_a_timeout() -> None:
     async with sharing(StockDouble(slots=2)) as client:
         broken = await client.run(asked("print(", *[b""] * 8))
         assert (broken.compile.status, {run.end for run in broken.runs}) == ("error", {"not_run"})
@@ -204,7 +204,7 @@ async def test_a_program_of_two_runners_that_does_not_compile_or_never_ends() ->
         assert ends == ["timeout", *["not_run"] * 7]
 
 
-async def test_a_call_imports_little_that_its_programs_do_not_import() -> None:
+async def test_call_imports_no_expensive_module_for_its_programs() -> None:
     """Each of these costs every call some ms; none was needed to run a program."""
     dear = (
         "__future__", "collections", "ctypes", "enum", "functools", "json", "opcode", "re", "struct", "subprocess",

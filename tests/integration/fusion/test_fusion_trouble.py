@@ -55,7 +55,9 @@ TROUBLE: list[tuple[str, web.Response, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("what", "answer", "kind", "message"), TROUBLE, ids=[row[0] for row in TROUBLE])
-async def test_every_trouble_has_its_type(what: str, answer: web.Response, kind: type[Exception], message: str) -> None:
+async def test_every_bad_answer_raises_its_error_class(
+    what: str, answer: web.Response, kind: type[Exception], message: str
+) -> None:
     double = StockDouble()
     async with stock_double(double) as url, FusionSandbox(url, nonces=lambda _: NONCE) as client:
         await client.describe()
@@ -91,7 +93,7 @@ RUN_FRAME = frame(frames.RUN, frames.RUN_HEAD.pack(0, 0, 0, 0.1, 0.1, 8, 2) + b"
 DONE_FRAME = frame(frames.DONE, b"")
 
 
-def test_a_whole_answer_is_read() -> None:
+def test_complete_answer_is_read() -> None:
     said = read(NONCE + HELLO_FRAME + RUN_FRAME + frame(ENDED, bytes(4)) + DONE_FRAME, Part(REQUEST, [5], NONCE))
     assert said.hello["abi"] == "4"
     assert {index: run.stdout for index, run in said.runs.items()} == {5: b"1\n"}
@@ -120,7 +122,7 @@ def plain(status: str = "Finished", code: int | None = 0, stdout: str = "", stde
     return CodeAnswer("Success", run_result=Command(status, 0.5, code, stdout, stderr))  # type: ignore[arg-type]
 
 
-def test_one_call_a_test_refuses_what_may_have_been_cut() -> None:
+def test_one_call_per_test_refuses_output_that_may_have_been_cut() -> None:
     assert run(plain(stdout="x" * WHOLE_BYTES), REQUEST).end == "exited"
     for answer in (
         plain(stdout="x" * 219_264),
@@ -133,7 +135,7 @@ def test_one_call_a_test_refuses_what_may_have_been_cut() -> None:
     assert (late.end, late.confirmed) == ("timeout", False)
 
 
-def test_one_call_a_test_tells_a_syntax_error_from_one_that_the_program_raised() -> None:
+def test_one_call_per_test_distinguishes_a_compile_error_from_a_raised_syntax_error() -> None:
     refused = plain(code=1, stderr='  File "x.py", line 1\n    print(\nSyntaxError: never closed\n')
     raised = plain(code=1, stderr='Traceback (most recent call last):\n  File "x.py"\nSyntaxError: mine\n')
     assert [read_compile_result(answer, "python").status for answer in (refused, raised)] == ["error", "ok"]

@@ -92,7 +92,7 @@ async def json_of(client: aiohttp.ClientSession, method: str, url: str, **option
         return answer.status, await answer.json()
 
 
-async def test_as_many_as_there_are_slots_get_in_and_a_client_that_goes_frees_none() -> None:
+async def test_proxy_admits_one_request_per_slot_and_a_disconnect_frees_no_slot() -> None:
     held = Held()
     async with upstream(held) as server, proxy(server) as (url, _), session() as client:
         body = b'{"code": "' + b"x" * 3_000_000 + b'"}'
@@ -118,7 +118,7 @@ async def test_as_many_as_there_are_slots_get_in_and_a_client_that_goes_frees_no
     assert not any("Authorization" in headers for _, headers, _ in held.seen), "programs there could read the token"
 
 
-async def test_what_passes_and_what_does_not() -> None:
+async def test_proxy_passes_known_routes_and_refuses_other_routes_and_strangers() -> None:
     held = Held()
     async with upstream(held) as server, proxy(server) as (url, _), session() as client:
         assert await json_of(client, "GET", f"{url}/v1/ping") == (200, "pong")
@@ -130,7 +130,7 @@ async def test_what_passes_and_what_does_not() -> None:
     assert held.seen == []
 
 
-async def test_a_server_that_is_gone_is_no_health_and_no_lost_slot() -> None:
+async def test_proxy_without_its_server_is_unhealthy_and_loses_no_slot() -> None:
     async with proxy("http://127.0.0.1:1") as (url, _), session() as client:
         assert (await json_of(client, "GET", f"{url}/v1/ping"))[0] == 503
         for _ in range(SLOTS + 1):
@@ -157,7 +157,7 @@ async def test_sigterm_answers_running_requests_first() -> None:
 
 
 @pytest.mark.parametrize("flags", [["--upstream=ftp://x"], ["--slots=0"], ["--host=0.0.0.0"]])
-def test_settings_that_make_no_sense_are_refused(flags: list[str]) -> None:
+def test_unusable_proxy_settings_are_refused_with_their_name(flags: list[str]) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "evalrun_sandbox.slot_proxy", *flags], capture_output=True, text=True, check=False
     )

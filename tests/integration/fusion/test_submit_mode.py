@@ -98,7 +98,7 @@ async def test_a_program_that_failed_once_is_not_accepted_by_another_run() -> No
     assert (reply.accepted, reply.complete, len(reply.tests)) == (False, False, 2)
 
 
-async def test_a_time_out_of_wall_time_is_decided_again_alone() -> None:
+async def test_timeout_of_wall_time_is_decided_again_alone() -> None:
     called = asyncio.Event()
     async with scripted(said(LATE), said(PASSED), on_call=called.set) as (datasets, asked):
         slots = Slots(2)
@@ -194,7 +194,9 @@ def statuses(reply: SubmitReply) -> list[str]:
         ("import os\nos._exit(0)", "success"),  # why these results are marked forgeable
     ],
 )
-async def test_assertions_of_the_servers(server: FusionSandbox, code: str, status: str) -> None:
+async def test_submission_with_assertions_of_the_server_gets_its_status(
+    server: FusionSandbox, code: str, status: str
+) -> None:
     reply = await server.submit(call(code, seconds=1.0 if status == "timeout" else 10.0))
     assert (statuses(reply), reply.complete) == ([status], True)
     assert reply.code.strip() == code
@@ -216,7 +218,7 @@ async def test_unknown_rows_and_datasets_are_refused(server: FusionSandbox) -> N
         await server.submit(call(dataset="made_up"))
 
 
-async def test_a_sandbox_that_serves_no_rows_says_how_to() -> None:
+async def test_sandbox_without_datasets_refuses_with_the_missing_flag() -> None:
     with sandbox() as url:
         async with FusionSandbox(url, nonces=secrets.token_bytes) as client:
             await client.describe()

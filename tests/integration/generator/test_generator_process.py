@@ -37,7 +37,7 @@ async def test_a_ledger_that_lacks_nothing_needs_no_endpoint(started: Processes)
         assert await generator.wait() == 0, generator.errors
 
 
-async def test_two_endpoints_one_killed_midway(started: Processes) -> None:
+async def test_killed_endpoint_loses_no_answer_beside_another_endpoint(started: Processes) -> None:
     endpoints = [await started.recorded("--echo-tokens", "3", "--latency-seconds", "0.02") for _ in range(2)]
     async with ledger_server(work_items(600)) as server:
         addresses = [endpoint.address for endpoint in endpoints]
@@ -52,7 +52,7 @@ async def test_two_endpoints_one_killed_midway(started: Processes) -> None:
         assert any(done.attempts > 1 for done in server.fake.completions.values())
 
 
-async def test_nearly_a_third_of_the_requests_fails(started: Processes) -> None:
+async def test_failed_requests_are_retried_until_every_item_is_answered(started: Processes) -> None:
     endpoints = [
         await started.recorded_here("--echo-tokens", "3", "--fault-rate", "0.3", "--fault-seed", str(seed))
         for seed in (1, 2)
@@ -64,7 +64,7 @@ async def test_nearly_a_third_of_the_requests_fails(started: Processes) -> None:
         assert sum(done.attempts for done in server.fake.completions.values()) > 330
 
 
-async def test_an_endpoint_that_hangs_is_worked_around(started: Processes) -> None:
+async def test_items_of_a_hanging_endpoint_are_answered_by_another_endpoint(started: Processes) -> None:
     hung = await started.recorded_here("--echo-tokens", "3", "--fault-rate", "1", "--fault-kinds", "hang")
     good = await started.recorded_here("--echo-tokens", "3")
     limits = ("--concurrency", "4", "--request-seconds", "0.3", "--request-seconds-per-token", "0")
@@ -74,7 +74,7 @@ async def test_an_endpoint_that_hangs_is_worked_around(started: Processes) -> No
         assert {done.replica for done in server.fake.completions.values()} == {good}
 
 
-async def test_the_ledger_is_away_for_a_while(started: Processes) -> None:
+async def test_generator_waits_for_an_unreachable_ledger_and_answers_every_item(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3", "--latency-seconds", "0.02")
     async with ledger_server(work_items(300)) as server:
         generator = await started.generator(server, [endpoint], "--concurrency", "8")
@@ -87,7 +87,7 @@ async def test_the_ledger_is_away_for_a_while(started: Processes) -> None:
         assert set(server.fake.completions) == set(server.fake.items)
 
 
-async def test_killed_and_started_again(started: Processes) -> None:
+async def test_generator_killed_and_restarted_answers_every_item_and_changes_none(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3", "--latency-seconds", "0.02")
     async with ledger_server(work_items(300)) as server:
         for stored in (40, 120):
@@ -135,7 +135,7 @@ async def test_generator_with_unreachable_endpoint_ends_with_message(started: Pr
         assert "refused" in last
 
 
-async def test_another_model_is_served(started: Processes) -> None:
+async def test_endpoint_that_serves_another_model_ends_the_generator_with_a_message(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3", "--model", "something/else")
     async with ledger_server(work_items(3)) as server:
         generator = await started.generator(server, [endpoint])
@@ -144,7 +144,7 @@ async def test_another_model_is_served(started: Processes) -> None:
         assert not server.fake.completions
 
 
-async def test_the_key_is_checked_and_never_logged(started: Processes) -> None:
+async def test_wrong_api_key_ends_the_generator_and_is_never_logged(started: Processes) -> None:
     endpoint = await started.recorded("--echo-tokens", "3", environment={"EVALRUN_RECORDED_TOKEN": "right-key"})
     async with ledger_server(work_items(3)) as server:
         wrong = await started.generator(
@@ -159,7 +159,7 @@ async def test_the_key_is_checked_and_never_logged(started: Processes) -> None:
         assert await right.wait() == 0, right.errors
 
 
-async def test_the_ledger_wants_a_token(started: Processes) -> None:
+async def test_wrong_ledger_token_ends_the_generator_and_is_never_logged(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server(work_items(3), token="right-token") as server:
         environment = {"EVALRUN_GENERATOR_LEDGER_TOKEN": "wrong-token"}
@@ -172,7 +172,9 @@ async def test_the_ledger_wants_a_token(started: Processes) -> None:
         assert await right.wait() == 0, right.errors
 
 
-async def test_the_ledger_wants_a_certificate(started: Processes, tmp_path: Path) -> None:
+async def test_generator_without_a_trusted_certificate_cannot_reach_the_ledger(
+    started: Processes, tmp_path: Path
+) -> None:
     endpoint, issued, other = await started.recorded_here("--echo-tokens", "3"), authority(), authority()
     directories = [TlsDirectory(tmp_path / "server").write("gateway", issued)]
     directories += [
@@ -188,7 +190,7 @@ async def test_the_ledger_wants_a_certificate(started: Processes, tmp_path: Path
         assert await taken.wait() == 0, taken.errors
 
 
-async def test_a_full_disk_is_waited_out(started: Processes) -> None:
+async def test_generator_waits_for_a_full_ledger_disk_without_asking_twice(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server(work_items(20)) as server:
         server.service.storing_fails = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -209,7 +211,7 @@ async def test_a_disk_that_stays_full_is_a_resumable_stop(started: Processes) ->
         assert "has been unreachable for" in generator.errors.splitlines()[-1]
 
 
-async def test_a_generator_that_another_has_replaced_ends_at_once(started: Processes) -> None:
+async def test_replaced_generator_ends_at_once(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server(work_items(20)) as server:
         server.service.storing_fails = grpc.StatusCode.FAILED_PRECONDITION

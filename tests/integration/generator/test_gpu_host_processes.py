@@ -85,7 +85,7 @@ def test_end_descendants_leaves_no_semaphore(tracker: str) -> None:
     assert done.stdout.split() == ["True", "[]", "False"]
 
 
-def test_directory_of_a_living_owner_stays(tmp_path: Path) -> None:
+def test_directory_of_a_living_owner_is_kept(tmp_path: Path) -> None:
     directory = make_session_directory(tmp_path)
     assert {path.name for path in directory.code.iterdir()} >= {"evalrun_api", "evalrun_generator"}
     assert remove_abandoned(tmp_path) == []
@@ -94,7 +94,7 @@ def test_directory_of_a_living_owner_stays(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-def test_directory_of_a_killed_owner_goes_with_its_processes(tmp_path: Path) -> None:
+def test_directory_of_a_killed_owner_is_removed_with_its_processes(tmp_path: Path) -> None:
     directory = tmp_path / f"{PREFIX}left"
     directory.mkdir()
     started = start_time(os.getpid())
@@ -109,7 +109,7 @@ def test_directory_of_a_killed_owner_goes_with_its_processes(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"pid": "x", "start": 1}'])
-def test_directory_without_a_readable_owner_stays_with_its_processes(content: str | None, tmp_path: Path) -> None:
+def test_directory_without_a_readable_owner_is_kept_with_its_processes(content: str | None, tmp_path: Path) -> None:
     directory = tmp_path / f"{PREFIX}odd"
     directory.mkdir()
     if content is not None:

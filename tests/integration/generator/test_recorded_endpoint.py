@@ -28,7 +28,7 @@ async def ask(endpoint: str, *, key: str | None = None, deadline: float = 60.0) 
         return await there.ask(request_for(work_item(), "recorded"), deadline)
 
 
-async def test_the_official_client_whole_and_streamed(started: Processes) -> None:
+async def test_official_client_gets_whole_and_streamed_answers(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "40")
     async with openai.AsyncOpenAI(base_url=f"{endpoint}/v1", api_key="unused", max_retries=0) as client:
         assert [model.id async for model in client.models.list()] == ["recorded"]
@@ -56,7 +56,7 @@ async def test_the_official_client_whole_and_streamed(started: Processes) -> Non
         assert "".join([chunk.choices[0].text async for chunk in streamed]) == "word " * 40
 
 
-async def test_the_official_client_sees_errors_as_it_knows_them(started: Processes) -> None:
+async def test_official_client_raises_the_matching_error_classes(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "4")
     async with openai.AsyncOpenAI(base_url=f"{endpoint}/v1", api_key="unused", max_retries=0) as client:
         with pytest.raises(openai.NotFoundError) as unknown:
@@ -68,7 +68,7 @@ async def test_the_official_client_sees_errors_as_it_knows_them(started: Process
             await client.embeddings.create(model="recorded", input="hi")
 
 
-async def test_health_and_a_ready_line(started: Processes) -> None:
+async def test_health_needs_no_token_but_the_model_list_does(started: Processes) -> None:
     endpoint = await started.recorded("--echo-tokens", "4", environment={"EVALRUN_RECORDED_TOKEN": "key"})
     async with aiohttp.ClientSession() as session:
         async with session.get(f"{endpoint.address}/health") as health:
@@ -100,7 +100,7 @@ async def test_injected_faults_are_recognized_by_the_generator(
     assert outcome.retry_after == (3.0 if kind == "429" else None)
 
 
-async def test_a_stream_that_breaks_off_halfway(started: Processes) -> None:
+async def test_dropped_stream_breaks_off_after_its_first_chunk(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "40", "--fault-rate", "1", "--fault-kinds", "drop")
     body = {"model": "recorded", "prompt": "hi", "stream": True}
     async with (
@@ -113,7 +113,7 @@ async def test_a_stream_that_breaks_off_halfway(started: Processes) -> None:
     assert json.loads(first.removeprefix(b"data: "))["choices"][0]["text"] == "word word word w"
 
 
-async def test_latency_and_the_line_before_a_full_server(started: Processes) -> None:
+async def test_requests_beyond_max_concurrency_wait_for_earlier_requests(started: Processes) -> None:
     endpoint = await started.recorded_here(
         "--echo-tokens",
         "10",
@@ -139,7 +139,7 @@ async def test_sigterm_ends_the_server_though_a_request_hangs(started: Processes
     assert isinstance(await asking, RequestFailure)
 
 
-async def test_drain_lets_requests_end_and_cuts_off_the_others(started: Processes) -> None:
+async def test_drain_lets_requests_end_until_its_time_limit(started: Processes) -> None:
     for latency, drain, ended in (("0.3", "60", Timed), ("60", "1", RequestFailure)):
         endpoint = await started.recorded(
             "--echo-tokens", "4", f"--latency-seconds={latency}", f"--drain-seconds={drain}"
@@ -160,7 +160,9 @@ async def test_drain_lets_requests_end_and_cuts_off_the_others(started: Processe
         (["--problems", "nowhere.jsonl", "--responses", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
 )
-async def test_bad_input(started: Processes, arguments: list[str], message: str) -> None:
+async def test_recorded_endpoint_with_bad_input_ends_with_code_2_and_a_message(
+    started: Processes, arguments: list[str], message: str
+) -> None:
     process = await started.start("evalrun_generator.recorded", arguments)
     assert await process.wait() == 2
     assert message in process.errors.splitlines()[-1]

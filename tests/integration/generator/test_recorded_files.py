@@ -44,7 +44,9 @@ def item(problem: Problem, *, sample: int = 0, seed: int | None = None, chat: bo
     return work_item(problem.problem_id, prompt=prompt, sample=sample, seed=seed, chat=chat)
 
 
-async def test_samples_by_seed_with_what_was_recorded_of_them(started: Processes, tmp_path: Path) -> None:
+async def test_recorded_samples_are_chosen_by_seed_with_their_recorded_facts(
+    started: Processes, tmp_path: Path
+) -> None:
     responses: list[dict[str, object]] = [
         {"problem_id": "t/0", "sample": 0, "response": "first", "output_tokens": 21, "prompt_tokens": 12},
         {"problem_id": "t/0", "sample": 1, "response": "second", "finish_reason": "length"},
@@ -68,7 +70,9 @@ async def test_samples_by_seed_with_what_was_recorded_of_them(started: Processes
     assert stored["t/1", 1].text == "print(1)"
 
 
-async def test_a_problem_that_was_never_answered_stops_nothing_else(started: Processes, tmp_path: Path) -> None:
+async def test_problem_without_a_recorded_answer_is_named_and_stops_no_other(
+    started: Processes, tmp_path: Path
+) -> None:
     flags, problems = write_files(tmp_path, 3, [{"problem_id": f"t/{index}", "response": "x"} for index in (0, 2)])
     endpoint = await started.recorded_here(*flags)
     async with ledger_server([item(problem) for problem in problems]) as server:

@@ -64,7 +64,7 @@ async def watching(tmp_path: Path, port: str = "http") -> AsyncIterator[tuple[Fa
         await runner.cleanup()
 
 
-async def test_the_ready_pods_of_every_slice_at_the_named_port(tmp_path: Path) -> None:
+async def test_discovery_finds_the_ready_pods_of_every_slice_at_the_named_port(tmp_path: Path) -> None:
     async with watching(tmp_path) as (server, discovery):
         server.answer = web.json_response(
             slices([endpoint("10.0.0.1"), endpoint("10.0.0.2", ready=False)], [endpoint("fd00::1", ready=None)])
@@ -75,7 +75,7 @@ async def test_the_ready_pods_of_every_slice_at_the_named_port(tmp_path: Path) -
     assert asked.query["labelSelector"] == "kubernetes.io/service-name=sandbox"
 
 
-async def test_no_pods_are_an_answer_and_a_port_may_be_a_number(tmp_path: Path) -> None:
+async def test_discovery_without_pods_is_empty_and_a_port_may_be_a_number(tmp_path: Path) -> None:
     async with watching(tmp_path, "9090") as (server, discovery):
         assert await discovery.find() == frozenset()
         server.answer = web.json_response(slices([endpoint("10.0.0.1")]))
@@ -93,7 +93,7 @@ async def test_a_pod_with_addresses_of_both_families_is_one_sandbox(
         assert await discovery.find() == found
 
 
-async def test_a_change_is_told_by_the_watch_and_the_token_is_read_anew(tmp_path: Path) -> None:
+async def test_watch_reports_a_change_and_reads_the_token_again(tmp_path: Path) -> None:
     async with watching(tmp_path) as (server, discovery):
         await discovery.find()
         (tmp_path / "token").write_text("second")

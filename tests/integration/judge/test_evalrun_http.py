@@ -106,7 +106,9 @@ FAULTS: list[tuple[str, Handler, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("what", "handler", "kind", "message"), FAULTS, ids=[row[0] for row in FAULTS])
-async def test_every_fault_has_its_type(what: str, handler: Handler, kind: type[Exception], message: str) -> None:
+async def test_every_fault_raises_its_error_class(
+    what: str, handler: Handler, kind: type[Exception], message: str
+) -> None:
     async with serving(handler) as url, EvalrunSandbox(url) as sandbox:
         with pytest.raises(kind, match=message) as error:
             await sandbox.run(REQUEST)
@@ -151,7 +153,7 @@ async def test_sandbox_description_is_read() -> None:
 
 
 @pytest.mark.parametrize("info", [answering(404, b""), answering(200, b"pong"), reset])
-async def test_something_else_at_the_address(info: Handler) -> None:
+async def test_describe_of_another_server_at_the_address_is_an_error(info: Handler) -> None:
     async with serving(reset, info) as url, EvalrunSandbox(url) as sandbox:
         with pytest.raises(SandboxError):
             await sandbox.describe()
@@ -186,7 +188,7 @@ async def test_a_hung_sandbox_is_a_timeout_of_the_sandbox() -> None:
             await sandbox.run(REQUEST)
 
 
-def test_the_longest_time_grows_with_the_work() -> None:
+def test_request_timeout_grows_with_the_number_of_inputs() -> None:
     one = RunRequest(language="python", code="", inputs=[b""], limits=Limits(time_seconds=10))
     many = RunRequest(language="python", code="", inputs=[b""] * 100, limits=Limits(time_seconds=10))
     assert timeout_seconds(one) >= evalrun_http.COMPILE_SECONDS + 2 * (2 * 10 + 5)
@@ -207,7 +209,7 @@ async def test_a_large_program_arrives_whole_and_without_a_warning() -> None:
     assert seen == [(str(len(wanted)), wanted)]
 
 
-async def test_large_inputs_cross_once_and_again_only_where_they_are_not_kept() -> None:
+async def test_large_inputs_are_sent_once_and_again_only_to_a_restarted_sandbox() -> None:
     inputs = [bytes(range(256)) * 1024]
     large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_inputs(inputs))
     kept, bodies = [KeptInputs(1 << 20)], [0]

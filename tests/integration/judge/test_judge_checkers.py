@@ -52,7 +52,7 @@ ANSWERS = {
 }
 
 
-async def test_checkers_decide_in_runs_of_their_own(tmp_path: Path) -> None:
+async def test_checkers_of_each_protocol_and_language_decide_the_verdict(tmp_path: Path) -> None:
     requests, right = {}, {}
     for (protocol, language), source in DECIDES.items():
         for kind, (code, final) in ANSWERS.items():

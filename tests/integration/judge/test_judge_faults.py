@@ -67,7 +67,7 @@ async def test_compiler_that_the_machine_always_kills_ends_as_unavailable(tmp_pa
 
 
 @pytest.mark.parametrize(("how", "kinds"), [(signal.SIGKILL, 60), (signal.SIGTERM, 30)])
-async def test_sandboxes_that_go_and_come_in_turn_lose_and_change_nothing(
+async def test_sandboxes_that_restart_in_turn_lose_and_change_no_verdict(
     how: signal.Signals, kinds: int, tmp_path: Path
 ) -> None:
     requests, right = load(kinds)
@@ -87,7 +87,7 @@ async def test_sandboxes_that_go_and_come_in_turn_lose_and_change_nothing(
             assert finals(await judging) == right
 
 
-async def test_a_gateway_and_a_sandbox_that_are_told_to_end_amid_64_requests_lose_none(tmp_path: Path) -> None:
+async def test_terminated_gateway_and_sandbox_lose_none_of_64_requests_in_flight(tmp_path: Path) -> None:
     """As the kubelet tells pods that an autoscaler takes away: what they hold they answer, the rest goes elsewhere."""
     right = "import time\ntime.sleep(0.2)\nprint(sum(map(int, input().split())))"
     wrong = right.replace("sum(", "1 + sum(")
@@ -126,7 +126,7 @@ async def test_a_gateway_and_a_sandbox_that_are_told_to_end_amid_64_requests_los
     assert answered == {number: number % 2 == 0 for number in requests}
 
 
-async def test_a_program_ends_in_the_sandbox_with_its_requests_deadline_or_when_it_is_taken_back(
+async def test_program_ends_in_the_sandbox_when_its_request_expires_or_is_cancelled(
     tmp_path: Path,
 ) -> None:
     """With one slot and no queue, whatever went on there would keep the last program out."""
@@ -157,7 +157,7 @@ async def test_a_program_ends_in_the_sandbox_with_its_requests_deadline_or_when_
     assert ends == [("expiring", expired, False), ("taken back", cancelled, False), ("last", 0, True)]
 
 
-async def test_sigterm_delivers_what_is_in_flight_and_ends_with_0(tmp_path: Path) -> None:
+async def test_sigterm_delivers_requests_in_flight_and_ends_with_code_0(tmp_path: Path) -> None:
     slow = "import time\nwhile time.process_time() < 0.5: pass\nprint(sum(map(int, input().split())))"
     async with services(tmp_path) as (judge, _), open_channel(judge.address) as channel:
         stream = judge_pb2_grpc.JudgeServiceStub(channel).JudgeStream(wait_for_ready=True)

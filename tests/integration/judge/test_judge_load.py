@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 QUEUE = 40
 
 
-async def test_the_same_verdicts_however_many_are_in_flight_and_a_bounded_queue(tmp_path: Path) -> None:
+async def test_requests_beyond_the_queue_get_the_same_verdicts_and_the_queue_is_bounded(tmp_path: Path) -> None:
     requests, right = load(16)
     port = free_port()
     flags = ["--metrics-port", str(port), "--queue-limit", str(QUEUE)]
@@ -32,7 +32,7 @@ async def test_the_same_verdicts_however_many_are_in_flight_and_a_bounded_queue(
         assert 0 < watch.max_inside <= QUEUE + 2 + 2  # the slots, and two gauges read one after the other
 
 
-async def test_right_programs_are_in_time_however_many_run_at_once(tmp_path: Path) -> None:
+async def test_right_programs_beyond_the_number_of_cores_get_no_timeout(tmp_path: Path) -> None:
     """More programs of 0.3 CPU seconds than cores: each waits many times its limit on the wall."""
     requests = {str(number): busy_request(0.3, limit_seconds=1.0) for number in range(12)}
     async with services(tmp_path) as (judge, _):
@@ -41,7 +41,7 @@ async def test_right_programs_are_in_time_however_many_run_at_once(tmp_path: Pat
     assert late == []
 
 
-async def test_a_name_is_enough_to_find_a_sandbox_and_the_same_is_not_run_twice(tmp_path: Path) -> None:
+async def test_sandbox_is_found_by_dns_name_and_a_repeated_program_is_cached(tmp_path: Path) -> None:
     """The real resolver, and the cache as it is by default."""
     requests, right = load(2)  # every program twice
     async with services(tmp_path) as (_, (sandbox,)):

@@ -160,7 +160,7 @@ async def test_contest_programs_get_the_verdict_that_they_were_filed_under(judge
     assert len(KNOWN_DIFFERENCES) <= 0.02 * 209
 
 
-async def test_the_same_verdicts_at_1_and_at_64_in_flight(judge: str) -> None:
+async def test_verdicts_are_the_same_at_1_and_at_64_in_flight(judge: str) -> None:
     requests = {}
     problems = {problem.problem_id: problem for problem, _ in humaneval_with_solutions()}
     for row in json_rows(data_file("completions/humaneval_ollama-codellama_7b.jsonl.gz"))[:80]:

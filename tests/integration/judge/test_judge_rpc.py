@@ -60,7 +60,7 @@ def message(
     )
 
 
-async def test_a_verdict() -> None:
+async def test_judge_returns_a_verdict_with_its_test_result() -> None:
     async with gateway(FakeSandbox()) as (stub, _):
         verdict = (await stub.Judge(message())).verdict
     assert verdict.final_status == judge_pb2.FINAL_STATUS_SUCCESS
@@ -73,7 +73,7 @@ async def test_a_verdict() -> None:
     assert not test.HasField("stderr")
 
 
-async def test_large_tests_are_sent_once_and_then_named() -> None:
+async def test_suite_sent_once_is_then_named_by_its_digest() -> None:
     async with gateway(FakeSandbox()) as (stub, _):
         whole = message(data="1\n" * 100, expected="1\n" * 100)
         digest = request_from(whole).tests.digest  # type: ignore[attr-defined]  # stdio tests
@@ -116,7 +116,7 @@ async def test_unjudgeable_request_is_invalid_argument_naming_the_field() -> Non
             assert field in (error.details() or "")
 
 
-async def test_no_sandbox_is_unavailable_and_so_is_describe_until_one_answers() -> None:
+async def test_judge_and_describe_are_unavailable_until_a_sandbox_answers() -> None:
     sandbox = FakeSandbox(down=SandboxUnreachableError("connection refused"))
     async with gateway(sandbox, configured=settings(retry_budget_seconds=0)) as (stub, _):
         assert (await failure(stub.Describe(judge_pb2.DescribeRequest()))).code() is grpc.StatusCode.UNAVAILABLE
@@ -169,7 +169,7 @@ async def test_judge_stream_without_dns_names_the_reason() -> None:
     assert refused.failure.reason == judge_pb2.FAILURE_REASON_NO_DNS
 
 
-async def test_a_full_queue_says_when_to_come_back() -> None:
+async def test_full_queue_is_refused_with_a_retry_delay() -> None:
     gate = Gate()
     async with gateway(FakeSandbox(gate.behaviour, slots=1), configured=settings(queue_limit=1)) as (stub, _):
         await up(stub)
@@ -242,7 +242,7 @@ async def test_a_stream_answers_each_request_once() -> None:
     assert (broken.request_id, broken.failure.code) == ("broken", grpc.StatusCode.INVALID_ARGUMENT.value[0])
 
 
-async def test_answers_come_as_verdicts_are_reached() -> None:
+async def test_stream_sends_verdicts_in_the_order_they_are_reached() -> None:
     gate = Gate()
 
     async def behaviour(request: RunRequest) -> RunReply:
@@ -330,7 +330,7 @@ async def codes(stream: grpc.aio.StreamStreamCall[Any, Any], count: int) -> dict
     return {answer.request_id: answer.failure.code for answer in failed}
 
 
-async def test_a_request_of_a_stream_can_be_taken_back() -> None:
+async def test_cancelled_request_of_a_stream_is_stopped_and_the_others_are_judged() -> None:
     gate = Gate()
 
     async def behaviour(request: RunRequest) -> RunReply:

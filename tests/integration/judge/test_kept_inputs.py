@@ -44,7 +44,7 @@ async def ratios(channel: grpc.aio.Channel, *programs: str) -> list[float]:
     return [verdict.pass_ratio for verdict in verdicts]
 
 
-async def test_a_suite_is_kept_lost_with_the_sandbox_and_sent_again(tmp_path: Path) -> None:
+async def test_kept_suite_is_sent_again_after_the_sandbox_restarts(tmp_path: Path) -> None:
     async with services(tmp_path) as (judge, (sandbox,)), open_channel(judge.address) as channel:
         first = request_of(PROGRAM, with_tests=True)
         first_verdict = (await judge_pb2_grpc.JudgeServiceStub(channel).Judge(first, wait_for_ready=True)).verdict
@@ -60,7 +60,7 @@ async def test_a_suite_is_kept_lost_with_the_sandbox_and_sent_again(tmp_path: Pa
         assert await answers(sandbox) == {"unknown_inputs": 1, "done": 3}
 
 
-async def test_a_sandbox_with_no_room_gets_them_each_time(tmp_path: Path) -> None:
+async def test_sandbox_without_room_gets_the_inputs_with_each_request(tmp_path: Path) -> None:
     async with (
         services(tmp_path, sandbox_arguments=["--keep-mib", "0"]) as (judge, (sandbox,)),
         open_channel(judge.address) as channel,

@@ -51,7 +51,7 @@ def judging(result: Judged) -> Callable[[], Awaitable[Judged]]:
     return judge
 
 
-async def test_one_gateway_judges_and_another_knows_it_for_as_long_as_was_said(tmp_path: Path) -> None:
+async def test_cached_verdict_is_shared_by_gateways_until_its_ttl_ends(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server, store_at(server) as one, store_at(server) as two:
         assert await VerdictCache([MemoryStore(10_000), one]).through(KEY, judging(GOOD)) == (GOOD, False)
         await until_there(two, KEY)
@@ -85,7 +85,7 @@ async def test_spoilt_or_foreign_cache_entry_is_an_error(tmp_path: Path) -> None
                 await store.get(KEY)
 
 
-async def test_a_redis_that_dies_costs_no_verdict_and_is_used_again_when_it_is_back(tmp_path: Path) -> None:
+async def test_redis_that_dies_costs_no_verdict_and_is_used_again_after_its_restart(tmp_path: Path) -> None:
     clock = Clock()
     async with redis_server(tmp_path) as server, store_at(server, clock) as store:
         said: list[CacheResult] = []  # after the first error it is left alone for a while
@@ -103,7 +103,7 @@ async def test_a_redis_that_dies_costs_no_verdict_and_is_used_again_when_it_is_b
         assert await cache.through(KEY, judging(GOOD)) == (GOOD, True)
 
 
-async def test_a_redis_that_hangs_takes_a_fraction_of_a_second_once(tmp_path: Path) -> None:
+async def test_redis_that_hangs_costs_no_verdict_and_is_then_not_asked(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server, store_at(server) as store:
         assert await store.get(KEY) is None
         server.signal(signal.SIGSTOP)

@@ -31,7 +31,7 @@ def function_request(stop_after_timeouts: int) -> judge_pb2.JudgeRequest:
 
 
 @pytest.mark.parametrize("stop", [0, 3])
-async def test_a_program_that_is_slow_on_some_tests_gets_the_others(tmp_path: Path, stop: int) -> None:
+async def test_program_that_is_slow_on_some_tests_is_credited_for_the_others(tmp_path: Path, stop: int) -> None:
     requests = {"slow": request(SLOW, stop), "endless": request(ENDLESS, stop), "function": function_request(stop)}
     async with services(tmp_path) as (judge, _):
         verdicts = await judge_all(judge.address, requests)

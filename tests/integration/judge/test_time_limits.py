@@ -39,7 +39,7 @@ def request(units: int, limit: float) -> judge_pb2.JudgeRequest:
 
 
 @pytest.mark.parametrize("disturbance", ["load", "quota"])
-async def test_verdicts_are_those_of_the_quiet_machine(tmp_path: Path, disturbance: str) -> None:
+async def test_verdicts_under_load_or_quota_equal_those_of_a_quiet_machine(tmp_path: Path, disturbance: str) -> None:
     async with services(tmp_path) as (judge, (sandbox,)):
         (measured,) = (await judge_until_judged(judge.address, {"": request(200, 60.0)})).values()
         assert measured.accepted

@@ -109,7 +109,7 @@ async def test_pool_distant_version_is_unavailable_and_names_both(
         await pool.close()
 
 
-async def test_pool_mixed_versions_send_programs_to_those_that_fit(executor: Executor) -> None:
+async def test_pool_mixed_versions_send_programs_to_compatible_sandboxes(executor: Executor) -> None:
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(serve(sandbox_of(executor, version))) for version in (1, 2, 3, 4)]
         pool = pool_of(urls, 2)
@@ -139,7 +139,7 @@ async def test_pool_rolling_upgrade_of_sandboxes_loses_no_program(
         await pool.close()
 
 
-async def test_sandbox_request_in_other_version_is_refused_as_such(executor: Executor) -> None:
+async def test_sandbox_request_in_unsupported_version_is_refused_with_the_versions(executor: Executor) -> None:
     body = msgspec.msgpack.encode(PROGRAM)
     async with serve(sandbox_of(executor, 3)) as url, aiohttp.ClientSession() as session:
         for version, status in ((1, VERSION_REFUSED), (2, 200), (3, 200), (4, VERSION_REFUSED)):

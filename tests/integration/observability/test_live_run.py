@@ -127,7 +127,7 @@ def test_an_alert_has_data_to_decide_on(run: ScrapedRun, expression: str) -> Non
     assert all(math.isfinite(value) for value in values)
 
 
-def test_the_figures_are_the_runs(run: ScrapedRun) -> None:
+def test_metrics_equal_the_counts_of_the_run(run: ScrapedRun) -> None:
     states = {
         series["metric"]["state"]: float(series["value"][1])
         for series in run.prometheus.query("evalrun_problems", run.last)

@@ -60,7 +60,7 @@ def a_wide_run(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, 1), (500, 0)], ids=["wide and light", "narrow and dark"])
-def test_nothing_sticks_out_and_nothing_runs(tmp_path: Path, width: int, scheme: int) -> None:
+def test_report_fits_the_window_and_runs_no_script(tmp_path: Path, width: int, scheme: int) -> None:
     report = a_wide_run(tmp_path / "run")
     content = report.read_text(encoding="utf-8")
     assert content.count("http-equiv") == 1

@@ -138,7 +138,7 @@ async def no_pause(_seconds: float) -> None:
     return None
 
 
-async def test_a_killed_interpreter_is_told_to_the_model_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_killed_interpreter_is_reported_to_the_model_and_the_session_continues(tmp_path: Path) -> None:
     async with sandbox(*LIVE) as address, session(tmp_path, [address]) as it:
         assert (await it.act("x = 1"))[0] == 200
         status, shown = await it.act("import os\nos._exit(3)")
@@ -150,7 +150,7 @@ async def test_a_killed_interpreter_is_told_to_the_model_and_the_session_goes_on
         assert await it.act("2 + 2") == (200, "result:\n4")
 
 
-async def test_a_sandbox_that_is_gone_is_told_and_another_one_goes_on(tmp_path: Path) -> None:
+async def test_lost_sandbox_is_reported_and_another_sandbox_continues(tmp_path: Path) -> None:
     async with sandbox(*LIVE) as second:
         async with sandbox(*LIVE) as first:
             opened = session(tmp_path, [first, second])
@@ -164,7 +164,7 @@ async def test_a_sandbox_that_is_gone_is_told_and_another_one_goes_on(tmp_path: 
         await opened.__aexit__(None, None, None)
 
 
-async def test_without_any_sandbox_there_is_neither_a_turn_nor_a_reward(tmp_path: Path) -> None:
+async def test_action_without_any_sandbox_is_503_with_the_reason(tmp_path: Path) -> None:
     dead = f"http://127.0.0.1:{free_port()}"
     async with session(tmp_path, [dead]) as it:
         status, message = await it.act("x = 1")
@@ -172,7 +172,7 @@ async def test_without_any_sandbox_there_is_neither_a_turn_nor_a_reward(tmp_path
         assert f"no live interpreter: {dead} does not answer" in message
 
 
-async def test_a_sandbox_without_live_sessions_says_how_to_turn_them_on(tmp_path: Path) -> None:
+async def test_sandbox_without_live_sessions_is_503_with_the_flag(tmp_path: Path) -> None:
     async with sandbox() as address, session(tmp_path, [address]) as it:
         status, message = await it.act("x = 1")
         assert status == 503
@@ -186,7 +186,7 @@ async def test_a_sandbox_without_live_sessions_says_how_to_turn_them_on(tmp_path
         ({"live_sandbox": ["http://127.0.0.1:9"]}, {"language": "cpp"}, "live runs Python, not cpp"),
     ],
 )
-async def test_an_action_live_that_cannot_be_is_refused_at_the_start(
+async def test_unusable_live_action_is_refused_at_the_start_of_the_session(
     settings: dict[str, Any], more: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     async with served(FakeJudge(), session_store=str(tmp_path / "s.sqlite3"), **settings) as it:
@@ -195,6 +195,6 @@ async def test_an_action_live_that_cannot_be_is_refused_at_the_start(
         assert says in answer["message"]
 
 
-def test_a_name_of_certificates_is_refused_where_a_sandbox_shows_none() -> None:
+def test_tls_name_beside_a_plain_text_sandbox_is_refused() -> None:
     with pytest.raises(ValueError, match=r"live_sandbox: http://b is plain text .* write https://"):
         RewardSettings(judge="grpc://j:1", live_sandbox=["https://a", "http://b"], live_sandbox_tls_name="a")

@@ -93,7 +93,7 @@ def unavailable(request: judge_pb2.JudgeRequest) -> Answer:
     [(undecided, 0.0, "503"), (unavailable, 0.0, "503"), (refusing, 0.0, "422"), (None, 60.0, "503")],
     ids=["undecided", "unavailable", "refusing", "slow"],
 )
-async def test_an_outage_of_the_judge_is_no_reward_and_the_session_goes_on(
+async def test_outage_of_the_judge_gives_no_reward_and_the_session_continues(
     script: Callable[[judge_pb2.JudgeRequest], Answer] | None, delay: float, status: str, store: str
 ) -> None:
     judge = FakeJudge()
@@ -111,7 +111,7 @@ async def test_an_outage_of_the_judge_is_no_reward_and_the_session_goes_on(
         assert await client.reward(sid) == 1.0
 
 
-async def test_a_dead_judge_is_no_reward(store: str) -> None:
+async def test_dead_judge_gives_no_reward(store: str) -> None:
     dead = f"grpc://127.0.0.1:{free_port()}"
     async with served(None, [PROBLEM], dead, session_store=store) as it:
         client = NumericClient(it.address, Tensor, timeout_milliseconds=500)
@@ -121,7 +121,7 @@ async def test_a_dead_judge_is_no_reward(store: str) -> None:
                 await ask
 
 
-async def test_a_lost_session_is_no_reward(store: str) -> None:
+async def test_lost_session_gives_no_reward(store: str) -> None:
     async with served(FakeJudge(), [PROBLEM], session_store=store) as it:
         with pytest.raises(NoRewardError, match="404: session 5: state lost"):
             await NumericClient(it.address, Tensor).reward(Tensor(5))

@@ -85,7 +85,7 @@ async def test_odd_rows_cost_no_other_row_its_reward(tmp_path: Path, monkeypatch
         assert of_odd(rewards) == [None] * ODD
 
 
-async def test_an_odd_row_in_a_request_of_its_own_is_invalid_too(tmp_path: Path) -> None:
+async def test_odd_row_in_a_separate_request_is_invalid_too(tmp_path: Path) -> None:
     async with reward_stack(tmp_path) as (service,):
         client = RewardClient(Options(url=service.address, max_batch=1))
         odd = [row for row in ANYTHING if row not in ROWS]
@@ -103,13 +103,13 @@ async def asked_in(python: str | Path, trainer: str, directory: Path) -> list[fl
     return rewards
 
 
-async def test_odd_rows_of_verls_cost_no_other_row_its_reward(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_odd_rows_in_verl_cost_no_other_row_its_reward(gen_cpu: Path, tmp_path: Path) -> None:
     rewards = await asked_in(gen_cpu, "verl", tmp_path)
     assert of_exact(rewards) == WANTED
     assert of_odd(rewards) == [None] * ODD
 
 
-async def test_odd_rows_of_trls_cost_no_other_row_its_reward(tmp_path: Path) -> None:
+async def test_odd_rows_in_trl_cost_no_other_row_its_reward(tmp_path: Path) -> None:
     python = os.environ.get("EVALRUN_TEST_TRAINERS_PYTHON")
     if not python:
         pytest.skip("EVALRUN_TEST_TRAINERS_PYTHON names no interpreter with trl (docs/testing.md)")

@@ -115,7 +115,9 @@ async def ask_for_rewards(address: str, rows: list[dict[str, str]]) -> list[floa
         return [result["reward"] for result in (await answer.json())["results"]]
 
 
-async def test_rewards_of_code_sources_are_prime_codes_but_for_those_explained(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_rewards_of_code_sources_equal_prime_code_except_for_explained_differences(
+    gen_cpu: Path, tmp_path: Path
+) -> None:
     names = [*SAME, *DIFFERENT]
     cases = [*((truth, answer) for truth, answer, _ in SAME.values()), *(row[:2] for row in DIFFERENT.values())]
     rows = [make_row(source, *case) for source, case in zip(cycle(SOURCES), cases)]

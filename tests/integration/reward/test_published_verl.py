@@ -55,7 +55,7 @@ def slow() -> dict[str, Any]:
     return {"ground_truth": json.dumps({"inputs": texts, "outputs": texts}), "solution": fenced(code)}
 
 
-async def test_rewards_are_verls_own_where_those_are_right(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_rewards_equal_those_of_verl_except_for_known_differences(gen_cpu: Path, tmp_path: Path) -> None:
     rows = [row(truth, answer) for truth, answer, _ in SAME.values()]
     rows += [row(truth, answer) for truth, answer, _, _ in DIFFERENT.values()]
     async with (

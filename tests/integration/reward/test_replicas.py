@@ -18,7 +18,7 @@ TESTS = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}
 PROGRAMS = {1.0: "print(input())", 0.5: "print(1)", 0.0: "print('no')"}
 
 
-async def test_a_replica_is_killed_under_load_and_every_reward_is_right(tmp_path: Path) -> None:
+async def test_replica_killed_under_load_leaves_every_reward_right(tmp_path: Path) -> None:
     wanted = [list(PROGRAMS)[index % 3] for index in range(150)]
     async with reward_stack(tmp_path, replicas=2) as (stays, goes):
         options = Options(url=f"{goes.address},{stays.address}", max_batch=5, connections=8, timeout_seconds=120)

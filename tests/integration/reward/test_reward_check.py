@@ -44,13 +44,13 @@ def by_pass(given: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     return {(each["way"], each["trouble"]): each for each in given["passes"]}
 
 
-def test_the_command_knows_the_ways_of_the_process_that_it_starts() -> None:
+def test_command_lists_the_same_ways_as_the_check_process() -> None:
     assert {name: set(ways) for name, ways in WAYS.items()} == {
         name: set(ways) for name, ways in check_process.WAYS.items()
     }
 
 
-async def test_no_reward_of_ours_is_wrong_or_lost_while_calls_break_and_parts_die() -> None:
+async def test_no_evalrun_reward_is_wrong_or_lost_under_broken_calls_and_killed_parts() -> None:
     code, out, err = await check("--trainer", "none", "--answers", "150", "--faults", "0.3", "--json")
     assert code == 0, err
     passes = by_pass(json.loads(out))
@@ -60,7 +60,7 @@ async def test_no_reward_of_ours_is_wrong_or_lost_while_calls_break_and_parts_di
     assert [(each["wrong"], each["without_reward"]) for each in passes.values()] == [(0, 0)] * 3
 
 
-async def test_verls_own_rewards_are_wrong_where_calls_break_and_ours_are_not(gen_cpu: Path) -> None:
+async def test_broken_calls_make_rewards_of_verl_wrong_and_leave_ours_right(gen_cpu: Path) -> None:
     code, out, err = await check(
         "--trainer", "verl", "--python", str(gen_cpu), "--answers", "60", "--faults", "0.2", "--json"
     )
@@ -124,7 +124,7 @@ def name_of(process: int) -> str:
         (["--trainer", "none", "--sandbox-fusion", "http://127.0.0.1:1"], "--sandbox-fusion"),
     ],
 )
-async def test_what_cannot_be_checked_is_refused_with_what_to_do(arguments: list[str], message: str) -> None:
+async def test_unusable_check_arguments_are_refused_with_a_remedy(arguments: list[str], message: str) -> None:
     code, out, err = await check(*arguments, "--answers", "2")
     assert (code, out) == (2, "")
     assert message in err

@@ -15,7 +15,7 @@ from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.sessions.routes import SESSION_PATHS
 
 
-async def test_a_batch_gets_one_result_a_sample_in_its_order() -> None:
+async def test_batch_gets_one_result_per_sample_in_its_order() -> None:
     async with served() as it:
         status, body, _ = await post(it.address, "/v1/rewards", batch(ECHO, WRONG, ECHO))
         assert status == 200
@@ -26,7 +26,7 @@ async def test_a_batch_gets_one_result_a_sample_in_its_order() -> None:
         assert it.value("evalrun_reward_samples_total", outcome="judged") == 3
 
 
-async def test_what_the_judge_cannot_tell_has_no_reward_and_is_counted() -> None:
+async def test_sample_not_judged_has_no_reward_and_is_counted() -> None:
     def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
         return judge_pb2.Verdict(judged=False, permanent=True, final_status=judge_pb2.FINAL_STATUS_API_ERROR)
 
@@ -39,7 +39,7 @@ async def test_what_the_judge_cannot_tell_has_no_reward_and_is_counted() -> None
         assert it.value("evalrun_reward_samples_total", outcome="not_judged") == 1
 
 
-async def test_one_bad_sample_spoils_no_other() -> None:
+async def test_bad_sample_is_invalid_and_the_others_are_judged() -> None:
     samples = [{"response": ECHO, "ground_truth": TESTS}, {"response": ECHO}, {"response": ECHO, "problem_id": "nine"}]
     async with served() as it:
         status, body, _ = await post(it.address, "/v1/rewards", {"samples": samples})
@@ -60,14 +60,14 @@ async def test_one_bad_sample_spoils_no_other() -> None:
         ({"samples": [{"response": "x" * 1_100_000}]}, 413, "larger than 1 MiB"),
     ],
 )
-async def test_a_body_that_cannot_be_used_says_why(body: object, status: int, message: str) -> None:
+async def test_unusable_body_is_refused_with_the_reason(body: object, status: int, message: str) -> None:
     async with served(max_samples=2, max_request_mib=1) as it:
         given, answer, _ = await post(it.address, "/v1/rewards", body)
     assert given == status
     assert message in answer["message"]
 
 
-async def test_a_token_is_asked_for_everywhere_but_for_health_and_the_description() -> None:
+async def test_every_route_except_health_and_openapi_needs_the_token() -> None:
     async with served(token="secret") as it:
         assert (await post(it.address, "/v1/rewards", batch(ECHO)))[0] == 401
         assert (await post(it.address, "/get_reward", {}, {"Authorization": "Bearer wrong"}))[0] == 401
@@ -116,7 +116,7 @@ async def test_a_deadline_is_passed_on_and_leaves_samples_not_judged() -> None:
     assert all(0 < seconds <= 0.6 for seconds in seen)
 
 
-async def test_the_judge_is_told_whose_samples_they_are() -> None:
+async def test_judge_requests_carry_the_run_of_their_samples() -> None:
     runs: list[str] = []
 
     def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
@@ -130,7 +130,7 @@ async def test_the_judge_is_told_whose_samples_they_are() -> None:
     assert runs == ["grpo-7b", "openrlhf"]
 
 
-async def test_a_callers_token_is_its_run_whatever_its_requests_say(tmp_path: Path) -> None:
+async def test_token_of_a_caller_decides_its_run_instead_of_the_request(tmp_path: Path) -> None:
     runs: list[str] = []
 
     def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
@@ -149,7 +149,7 @@ async def test_a_callers_token_is_its_run_whatever_its_requests_say(tmp_path: Pa
     assert runs == ["grpo-7b", "dpo"]
 
 
-async def test_a_run_holds_the_share_of_the_judge_that_is_declared() -> None:
+async def test_run_gets_its_declared_share_of_the_judge() -> None:
     """Two runs with more samples than places: while both wait, three of four places are the first one's."""
     order: list[str] = []
 
@@ -187,7 +187,7 @@ async def test_a_run_of_a_higher_priority_overtakes_a_storm_that_came_first() ->
     assert order[-1] == "storm"
 
 
-async def test_one_failure_is_enough_where_the_reward_is_sparse() -> None:
+async def test_sparse_reward_asks_the_judge_to_stop_at_the_first_failure() -> None:
     asked: list[tuple[int, bool]] = []
 
     def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
@@ -202,7 +202,7 @@ async def test_one_failure_is_enough_where_the_reward_is_sparse() -> None:
     assert asked == [(3, False), (1, True), (1, True)]
 
 
-async def test_openrlhf_gets_rewards_and_never_a_zero_for_what_was_not_judged() -> None:
+async def test_openrlhf_gets_rewards_and_never_a_zero_for_samples_not_judged() -> None:
     query = {"query": ["<s>Echo." + ECHO + "<|im_end|>"], "prompts": ["Echo."], "labels": [json.dumps(TESTS)]}
     async with served() as it:
         status, body, _ = await post(it.address, "/get_reward", query)
@@ -223,7 +223,7 @@ async def test_openrlhf_gets_rewards_and_never_a_zero_for_what_was_not_judged() 
         assert (status, body["rewards"], body["extra_logs"]["judged"]) == (200, [-0.25], [0.0])
 
 
-async def test_a_service_that_drains_ends_what_it_has() -> None:
+async def test_draining_service_answers_requests_in_flight() -> None:
     async with served(FakeJudge(delay=0.3)) as it:
         begun = asyncio.create_task(post(it.address, "/v1/rewards", batch(ECHO)))
         await until(lambda: it.judge.in_flight)

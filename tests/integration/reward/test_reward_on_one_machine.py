@@ -41,7 +41,7 @@ async def rewards(address: str, *answers: str) -> list[dict[str, Any]]:
     return results
 
 
-async def test_one_command_serves_judged_rewards_and_ends_all_that_it_started(state: Path) -> None:
+async def test_one_command_serves_judged_rewards_and_ends_every_part(state: Path) -> None:
     demo = problems()[0]
     with evalrun_started("serve", "reward", "--problems", "builtin:demo", "--log-level", "warning") as process:
         address = ready(process)
@@ -62,7 +62,7 @@ async def test_one_command_serves_judged_rewards_and_ends_all_that_it_started(st
     assert [file.suffix for file in sorted(state.iterdir())][:1] == [".sqlite3"]  # noqa: ASYNC240 - nothing else runs
 
 
-def test_what_a_part_refuses_is_said_in_one_line() -> None:
+def test_refusal_of_a_part_is_printed_and_ends_with_code_2() -> None:
     ended = evalrun("serve", "reward", "--problems", "/nowhere.jsonl", "--slots", "1")
     assert ended.returncode == 2
     assert "/nowhere.jsonl" in ended.stderr

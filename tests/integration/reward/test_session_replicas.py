@@ -57,7 +57,7 @@ class Trainer:
         return await self.call("compute_reward", number + 1, sid=sid)
 
 
-async def test_a_replica_is_killed_and_every_reward_is_right(tmp_path: Path) -> None:
+async def test_killed_replica_leaves_every_session_reward_right(tmp_path: Path) -> None:
     wanted = [list(LAST)[number % 3] for number in range(SESSIONS)]
     async with redis_server(tmp_path) as redis:
         flags = ["--session-store", redis.url, "--session-idle-seconds", "120", "--deadline-seconds", "120"]

@@ -82,7 +82,7 @@ async def test_two_replicas_see_one_session_and_one_of_two_changes_wins(kind: st
 
 
 @each_store
-async def test_what_was_acknowledged_is_there_after_a_restart(kind: str, tmp_path: Path) -> None:
+async def test_acknowledged_changes_are_kept_after_a_restart(kind: str, tmp_path: Path) -> None:
     async with opener(kind, tmp_path) as open_one:
         before = open_one()
         await before.create(session(), SUITE)
@@ -107,7 +107,7 @@ async def test_open_sessions_are_limited_over_all_replicas_and_a_reward_makes_ro
 
 
 @each_store
-async def test_abandoned_sessions_are_gone_after_their_time_and_make_room(kind: str, tmp_path: Path) -> None:
+async def test_abandoned_sessions_expire_and_make_room(kind: str, tmp_path: Path) -> None:
     async with opener(kind, tmp_path) as open_one:
         store = open_one(max_sessions=1, idle_seconds=0.3)
         await store.create(session("1"), SUITE)
@@ -154,7 +154,7 @@ async def test_a_file_that_is_no_store_is_refused_with_advice(tmp_path: Path) ->
             open_store(address, max_sessions=1, idle_seconds=1)
 
 
-async def test_a_full_disk_is_an_error_of_the_stores_and_no_answer(tmp_path: Path) -> None:
+async def test_full_disk_is_a_store_error_and_keeps_the_session(tmp_path: Path) -> None:
     path = tmp_path / "s"
     store = SqliteStore(path, max_sessions=10, idle_seconds=IDLE, clock=lambda: 0.0)
     await store.create(session("1"), SUITE)
@@ -168,7 +168,7 @@ async def test_a_full_disk_is_an_error_of_the_stores_and_no_answer(tmp_path: Pat
     await store.close()
 
 
-async def test_a_redis_that_is_away_is_an_error_and_is_used_again_when_it_is_back(tmp_path: Path) -> None:
+async def test_unreachable_redis_is_a_store_error_and_is_used_again_after_its_restart(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server:
         store = RedisStore(server.url, max_sessions=10, idle_seconds=IDLE)
         try:
@@ -186,7 +186,7 @@ async def test_a_redis_that_is_away_is_an_error_and_is_used_again_when_it_is_bac
             await store.close()
 
 
-async def test_a_redis_that_is_full_or_spoilt_is_an_error_and_no_answer(tmp_path: Path) -> None:
+async def test_full_or_corrupt_redis_is_a_store_error(tmp_path: Path) -> None:
     async with redis_server(tmp_path) as server, Redis.from_url(server.url) as redis:
         store = RedisStore(server.url, max_sessions=10, idle_seconds=IDLE)
         try:

@@ -57,7 +57,7 @@ def store(tmp_path: Path) -> str:
     return str(tmp_path / "sessions.sqlite3")
 
 
-async def test_a_session_acts_sees_and_is_rewarded(store: str) -> None:
+async def test_session_actions_show_output_and_the_session_gets_a_reward(store: str) -> None:
     async with served(FakeJudge(script), session_store=store) as it:
         sid = await started(it)
         assert await call(it, "process_action", {"sid": sid, "content": "wrong"}) == (
@@ -187,7 +187,7 @@ async def test_a_closed_session_takes_no_action_and_an_empty_one_gets_zero(store
 
 @pytest.mark.parametrize("name", ["process_action", "postprocess", "compute_reward"])
 @pytest.mark.parametrize("sid", ["12345", "x", "-1", str(1 << 63), 12345, -1, 1 << 70, 0.5, 1e300])
-async def test_an_unknown_session_is_lost_and_never_zero(name: str, sid: str | float, store: str) -> None:
+async def test_unknown_session_is_404_and_has_no_reward(name: str, sid: str | float, store: str) -> None:
     async with served(FakeJudge(script), session_store=store) as it:
         body = {"sid": sid} | ({"content": "x"} if name == "process_action" else {})
         status, answer = await call(it, name, body)
@@ -197,7 +197,7 @@ async def test_an_unknown_session_is_lost_and_never_zero(name: str, sid: str | f
         assert it.value("evalrun_reward_request_seconds_count", reply="no_session") == 1
 
 
-async def test_what_the_judge_cannot_tell_takes_no_turn_and_is_no_reward(store: str) -> None:
+async def test_action_or_reward_not_judged_is_503_and_takes_no_turn(store: str) -> None:
     broken = [True]
 
     def sometimes(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
@@ -216,7 +216,7 @@ async def test_what_the_judge_cannot_tell_takes_no_turn_and_is_no_reward(store: 
         assert (status, answer["reward"], answer["turns"]) == (200, 1.0, 1)
 
 
-async def test_a_caller_that_goes_takes_its_action_back(store: str) -> None:
+async def test_action_of_a_disconnected_caller_is_cancelled_and_takes_no_turn(store: str) -> None:
     async with served(FakeJudge(script, delay=30.0), session_store=store) as it:
         sid = await started(it)
         action = asyncio.create_task(call(it, "process_action", {"sid": sid, "content": "x"}))
@@ -240,7 +240,7 @@ async def test_a_caller_that_goes_takes_its_action_back(store: str) -> None:
         ("postprocess", "{", 400, "body:"),
     ],
 )
-async def test_a_body_that_cannot_be_used_says_why(
+async def test_unusable_body_is_refused_with_the_reason(
     name: str, body: object, status: int, message: str, store: str
 ) -> None:
     async with served(FakeJudge(script), session_store=store) as it:
@@ -249,7 +249,7 @@ async def test_a_body_that_cannot_be_used_says_why(
     assert message in answer["message"]
 
 
-async def test_limits_and_a_missing_store_say_what_to_do(store: str) -> None:
+async def test_request_beyond_limits_or_without_a_store_is_refused_with_the_flag(store: str) -> None:
     async with served(FakeJudge(script), session_store=store, max_sessions=1, max_session_characters=10_000) as it:
         sid = await started(it)
         status, answer, headers = await post(it.address, "/start_instance", START)

@@ -18,7 +18,7 @@ calling = contextlib.closing
 START = {"instance_hash": "i", "ground_truth": TESTS}
 
 
-async def test_a_session_is_made_through_a_replica_that_answers(tmp_path: Path) -> None:
+async def test_session_is_played_through_a_replica_that_answers(tmp_path: Path) -> None:
     away = f"http://127.0.0.1:{free_port()}"
     async with served(session_store=str(tmp_path / "s"), max_turns=1) as it:
         with calling(RewardCalls(Options(url=f"{away},{it.address}"), sleep=lambda seconds: None)) as calls:
@@ -38,7 +38,7 @@ async def test_a_session_is_made_through_a_replica_that_answers(tmp_path: Path) 
                 await calls.post("/compute_reward", {"sid": sid, "shape": "x"})
 
 
-async def test_what_is_not_judged_in_time_is_no_reward(tmp_path: Path) -> None:
+async def test_session_not_judged_in_time_raises_instead_of_a_reward(tmp_path: Path) -> None:
     def unknown(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
         return judge_pb2.Verdict(judged=False, permanent=True)
 

@@ -34,7 +34,7 @@ def right_for(results: Sequence[Result]) -> bool:
     return [result["reward"] for result in results] == [1.0 if index % 3 else 0.0 for index in range(len(results))]
 
 
-async def test_samples_of_many_callers_leave_in_few_requests_and_each_gets_its_own_result() -> None:
+async def test_samples_of_many_callers_are_sent_in_few_requests_and_each_gets_its_result() -> None:
     async with served() as it:
         client = RewardClient(Options(url=it.address, linger_seconds=5.0, max_batch=64))
         results = await asked(client, mixed(256))
@@ -63,20 +63,20 @@ async def test_a_replica_that_is_killed_under_load_costs_no_reward() -> None:
     assert client.counts == {"judged": 600}
 
 
-async def test_a_full_queue_is_waited_for() -> None:
+async def test_client_waits_for_a_full_queue() -> None:
     async with served(FakeJudge(delay=0.01), queue_limit=40) as it:
         client = RewardClient(Options(url=it.address, max_batch=10, timeout_seconds=60))
         assert right_for(await asked(client, mixed(120)))
         assert it.value("evalrun_reward_request_seconds_count", reply="queue_full") > 0
 
 
-async def test_a_batch_that_is_too_large_goes_in_parts() -> None:
+async def test_batch_that_is_too_large_is_sent_in_parts() -> None:
     async with served(max_samples=5) as it:
         client = RewardClient(Options(url=it.address, linger_seconds=0.1))
         assert right_for(await asked(client, mixed(33)))
 
 
-async def test_nobody_there_is_not_judged_and_never_a_zero() -> None:
+async def test_unreachable_service_is_not_judged_and_never_a_zero() -> None:
     client = RewardClient(Options(url=f"http://127.0.0.1:{free_port()}", timeout_seconds=0.5))
     (result,) = await asked(client, [ECHO])
     assert (result["outcome"], result["reward"]) == ("not_judged", None)
@@ -84,7 +84,7 @@ async def test_nobody_there_is_not_judged_and_never_a_zero() -> None:
     assert "refused" in result["reason"]
 
 
-async def test_a_wrong_token_ends_at_once_with_the_services_words() -> None:
+async def test_wrong_token_raises_at_once_with_the_message_of_the_service() -> None:
     async with served(token="secret") as it:
         with pytest.raises(RefusedError, match="401: send the service's token"):
             await asked(RewardClient(Options(url=it.address, token="other")), [ECHO])
@@ -111,32 +111,32 @@ async def answering(*answers: web.Response) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def test_a_refusal_that_is_no_json_is_no_reward() -> None:
+async def test_refusal_that_is_no_json_raises_an_error() -> None:
     async with answering(web.Response(text="<html>", status=404)) as url:
         with pytest.raises(RefusedError, match="404: <html>"):
             await asked(RewardClient(Options(url=url)), [ECHO])
 
 
-async def test_refusal_by_a_proxy_is_laid_to_no_sample() -> None:
+async def test_refusal_by_a_proxy_raises_instead_of_marking_samples_invalid() -> None:
     async with answering(*[web.Response(text="plain HTTP was sent to an HTTPS port", status=400)] * 3) as url:
         with pytest.raises(RefusedError, match="400"):
             await asked(RewardClient(Options(url=url)), [ECHO, ECHO])
 
 
-async def test_a_success_that_is_no_json_is_asked_again() -> None:
+async def test_success_that_is_no_json_is_retried() -> None:
     """A proxy between trainer and service answers with a page of its own while the service restarts."""
     async with answering(web.Response(text="<html>"), web.Response(text="")) as url:
         (result,) = await asked(RewardClient(Options(url=url)), [ECHO])
     assert (result["outcome"], result["reward"]) == ("judged", 1.0)
 
 
-async def test_a_success_without_results_is_another_server() -> None:
+async def test_success_without_results_is_refused_as_another_server() -> None:
     async with answering(web.json_response({"status": "ok"})) as url:
         with pytest.raises(RefusedError, match="0 results for 1 samples: no reward service"):
             await asked(RewardClient(Options(url=url)), [ECHO])
 
 
-async def test_verls_functions_and_trls(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_functions_for_verl_and_trl_return_the_rewards_of_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served() as it:
         url = it.address
         whole = await asyncio.to_thread(compute_score, "d", ECHO, TESTS, {"index": 1}, url=url)
@@ -152,7 +152,7 @@ async def test_verls_functions_and_trls(monkeypatch: pytest.MonkeyPatch) -> None
         assert logs == [("evalrun/not_judged", 0.0)]
 
 
-async def test_what_the_judge_cannot_tell_raises_or_is_what_was_named() -> None:
+async def test_sample_not_judged_raises_or_gets_the_configured_reward() -> None:
     def unknown(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
         return judge_pb2.Verdict(judged=False, permanent=True)
 
@@ -163,7 +163,7 @@ async def test_what_the_judge_cannot_tell_raises_or_is_what_was_named() -> None:
     assert (named["score"], named["judged"]) == (-0.25, 0.0)
 
 
-async def test_threads_share_a_client() -> None:
+async def test_client_shared_by_threads_gives_each_its_reward() -> None:
     async with served() as it:
         client = RewardClient(Options(url=it.address))
 
@@ -175,7 +175,7 @@ async def test_threads_share_a_client() -> None:
     assert rewards == [float(number % 2) for number in range(300)]
 
 
-def test_what_a_trainer_imports_is_the_standard_library() -> None:
+def test_trainer_modules_import_only_the_standard_library() -> None:
     code = (
         "import sys; before = set(sys.modules)\n"
         "import evalrun_trainers.verl_reward, evalrun_trainers.trl_reward\n"

@@ -72,7 +72,7 @@ async def left_in(head: RayHead) -> str:
     return output.decode().splitlines()[-1]
 
 
-async def test_a_joined_ray_goes_on_and_nothing_is_left_in_it_after_kill_interrupt_and_success(
+async def test_joined_ray_keeps_running_and_holds_nothing_after_kill_interrupt_and_success(
     gen_cpu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, output = await make_tiny_model(gen_cpu, tmp_path / "model"), tmp_path / "out"

@@ -127,7 +127,7 @@ ONE_GPU = pytest.param(
 
 
 @pytest.mark.parametrize("gpus", [ONE_GPU, 2])
-async def test_the_next_checkpoint_is_put_into_the_engine_that_runs(
+async def test_next_checkpoint_is_loaded_into_the_running_engine(
     gpus: int, gen_cpu: Path, checkpoints: tuple[Checkpoint, Checkpoint], tmp_path: Path
 ) -> None:
     first, second = checkpoints
@@ -148,7 +148,7 @@ async def test_the_next_checkpoint_is_put_into_the_engine_that_runs(
         assert engine_of(server) == engine, "another engine was started"
 
 
-async def test_generators_on_nodes_of_their_own_leave_the_replica_behind(
+async def test_generators_on_separate_nodes_leave_the_replica_running(
     gen_cpu: Path, checkpoints: tuple[Checkpoint, Checkpoint], tmp_path: Path
 ) -> None:
     """As in a cluster, where each run's generator is a pod that joins the schedule's RayCluster, and goes."""

@@ -149,7 +149,7 @@ async def one_replica_serving(gen_cpu: Path, directory: Path) -> AsyncIterator[t
         yield server, head, rollouts
 
 
-async def test_a_replica_outlives_its_generator_and_is_ended_where_it_hangs(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_replica_outlives_its_generator_and_a_hung_replica_is_ended(gen_cpu: Path, tmp_path: Path) -> None:
     async with one_replica_serving(gen_cpu, tmp_path) as (server, head, rollouts):
         loaded = {key: replica.load_format for key, replica in starts(server).items()}
         assert set(loaded.values()) <= {"auto", ""}, "a start that never served has no format"
@@ -177,7 +177,9 @@ async def test_a_replica_outlives_its_generator_and_is_ended_where_it_hangs(gen_
 
 
 @pytest.mark.skipif(os.environ.get("EVALRUN_TEST_ROLLOUT") != "all", reason="takes minutes: make test-rollout")
-async def test_every_completion_once_though_replicas_and_generator_fail(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_each_completion_is_stored_once_although_replicas_and_generator_fail(
+    gen_cpu: Path, tmp_path: Path
+) -> None:
     items = work_items(2000)
     model = await make_tiny_model(gen_cpu, tmp_path / "model")
     order = run_config(tmp_path, model)

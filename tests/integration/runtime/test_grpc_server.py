@@ -81,7 +81,7 @@ async def test_reflection_needs_the_token(address: str) -> None:
         assert b"grpc.health.v1.Health" in told[0]
 
 
-async def test_a_taken_port_is_an_error_that_names_it(address: str) -> None:
+async def test_taken_port_is_an_error_that_names_the_port(address: str) -> None:
     port = int(address.rpartition(":")[2])
     with pytest.raises(OSError, match=str(port)):
         await GrpcServer(ServiceSettings(port=port), []).start()

@@ -36,7 +36,9 @@ async def listening(seconds: float) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("sent", [b"", b"POST / HTTP/1.1\r\nHost: a\r\nX-Half: "])
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_half_a_head_does_not_hold_a_connection(sent: bytes, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_connection_with_an_incomplete_head_is_closed(
+    sent: bytes, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     """Services run on uvloop, whose transports are none of asyncio's classes."""
 
     async def cut() -> None:
@@ -51,7 +53,7 @@ def test_half_a_head_does_not_hold_a_connection(sent: bytes, loop: Callable[[], 
         runner.run(cut())
 
 
-async def test_a_whole_head_is_served_in_pieces_and_again_on_the_same_connection() -> None:
+async def test_requests_sent_in_pieces_are_served_on_one_connection() -> None:
     async with listening(10.0) as port, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for piece in (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Le", b"ngth: 2\r\n\r", b"\nh", b"i"):
@@ -63,7 +65,7 @@ async def test_a_whole_head_is_served_in_pieces_and_again_on_the_same_connection
         writer.close()
 
 
-async def test_a_large_body_crosses() -> None:
+async def test_large_body_is_received_whole() -> None:
     async with (
         listening(10.0) as port,
         aiohttp.ClientSession() as session,
@@ -72,7 +74,7 @@ async def test_a_large_body_crosses() -> None:
         assert len(await answer.read()) == 900_000
 
 
-async def test_connections_made_while_the_event_loop_is_busy_wait_for_it() -> None:
+async def test_connections_made_while_the_event_loop_is_busy_are_queued() -> None:
     """Beyond the backlog the kernel drops them, and tries them again a second later, then two, four ... seconds."""
     async with listening(10.0) as port:
         with ExitStack() as stack:
@@ -80,7 +82,7 @@ async def test_connections_made_while_the_event_loop_is_busy_wait_for_it() -> No
                 stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
 
 
-async def test_a_drain_of_no_seconds_ends_what_is_in_flight() -> None:
+async def test_drain_of_zero_seconds_ends_requests_in_flight() -> None:
     begun = asyncio.Event()
 
     async def endless(request: web.Request) -> web.Response:

@@ -126,7 +126,7 @@ REMEDIES = {
 
 
 @pytest.mark.parametrize("kind", ["grpc", "http"])
-async def test_a_connection_that_fails_by_its_certificates_says_what_to_do(tmp_path: Path, kind: str) -> None:
+async def test_connection_that_fails_by_its_certificates_names_the_remedy(tmp_path: Path, kind: str) -> None:
     own, other = authority(), authority()
     long_ago = datetime.now(UTC) - 2 * VALID_FOR
     expired = issue("evalrun test", PARTS, long_ago, secrets.token_hex(32))
@@ -264,7 +264,7 @@ async def test_health_answers_in_plain_text_on_a_port_that_answers_nothing_else(
             assert answer.status == 404
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+def test_unusable_tls_files_are_named(tmp_path: Path) -> None:
     own = authority()
     directory = TlsDirectory(tmp_path / "tls").write("server", own)
     for text in ("nothing", ""):

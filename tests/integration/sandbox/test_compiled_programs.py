@@ -47,7 +47,7 @@ async def test_compile_error_names_the_line(executor: Executor) -> None:
     assert reply.runs[0].end == "not_run"
 
 
-async def test_a_stage_of_the_compiler_that_is_killed_is_no_mistake_of_the_program(executor: Executor) -> None:
+async def test_killed_compiler_stage_is_repeated_and_is_no_compile_error(executor: Executor) -> None:
     """As the machine does that has no memory left: the compiler's driver then ends as it does for a mistake."""
     code = "#include <bits/stdc++.h>\nint main(){ std::cout << 40 + 2; }"
     judged = asyncio.create_task(executor.run(request(code, language="cpp")))
@@ -124,7 +124,7 @@ PROGRAMS: dict[str, tuple[str, str, int | None, bytes]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_ends(executor: Executor, name: str) -> None:
+async def test_end_of_a_compiled_program_is_reported(executor: Executor, name: str) -> None:
     code, end, exit_code, stdout = PROGRAMS[name]
     run = await run_one(executor, code, language="cpp", seconds=1.0, memory=256)
     assert (run.end, run.exit_code) == (end, exit_code), run.stderr
@@ -148,7 +148,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_programs_get_nowhere(executor: Executor, name: str) -> None:
+async def test_hostile_program_is_contained(executor: Executor, name: str) -> None:
     if executor.report.level != "full":
         pytest.skip("this machine does not contain fully")
     run = await run_one(executor, HOSTILE[name], language="c")
@@ -165,7 +165,7 @@ LEAKS = [
 
 
 @pytest.mark.parametrize("code", LEAKS)
-async def test_the_compile_stage_leaks_nothing(executor: Executor, code: str) -> None:
+async def test_compile_stage_reveals_no_system_file(executor: Executor, code: str) -> None:
     if executor.report.level != "full":
         pytest.skip("this machine does not contain fully")
     reply = await executor.run(request(code, language="c"))
@@ -202,7 +202,7 @@ class OomKillsInTurn(OomKills):
         ([4, 4, 4, 4], True),
     ],
 )
-async def test_mistake_is_told_unless_the_kernel_killed_during_the_last_attempt(
+async def test_compile_error_is_reported_unless_the_kernel_killed_in_the_last_attempt(
     counts: list[int], is_told: bool
 ) -> None:
     plan = ExecutorPlan(slots=1, allow_uncontained=True)
@@ -234,7 +234,7 @@ SHORT = ExecutorPlan(slots=1, allow_uncontained=True, compile_seconds=3)
     ("queued", "is_told"),
     [(0.0, True), (6.0, True), (6.5, False)],  # 6 s leave it as much time by the clock as it may use of a CPU
 )
-async def test_compiler_stopped_by_the_clock_is_told_unless_it_waited_for_a_cpu(queued: float, is_told: bool) -> None:
+async def test_compile_timeout_is_reported_unless_the_compiler_waited_for_a_cpu(queued: float, is_told: bool) -> None:
     async with started(SHORT, run_queues=RunQueuesOf(queued)) as executor:
         asked = asyncio.create_task(executor.run(request(STAGES["cpp"][1], language="cpp")))
         # It sleeps without having used its time, as no program can make it.
@@ -247,7 +247,7 @@ async def test_compiler_stopped_by_the_clock_is_told_unless_it_waited_for_a_cpu(
                 await asked
 
 
-async def test_compiler_that_burns_its_time_is_told_whatever_it_waited_for() -> None:
+async def test_compile_bomb_is_reported_although_the_compiler_waited_for_a_cpu() -> None:
     async with started(SHORT, run_queues=RunQueuesOf(8.0)) as executor:
         reply = await executor.run(request(BOMBS[1], language="cpp"))
     assert reply.compile.status in ("error", "timeout")
@@ -269,7 +269,7 @@ def starved(pid: int) -> Iterator[None]:
             neighbour.kill()
 
 
-async def test_right_program_whose_compiler_the_machine_starves_is_no_timeout(executor: Executor) -> None:
+async def test_right_program_with_a_starved_compiler_gets_no_timeout(executor: Executor) -> None:
     code = STAGES["cpp"][1]
     async with started(SHORT) as hasty:
         asked = asyncio.create_task(hasty.run(request(code, language="cpp")))
@@ -280,7 +280,7 @@ async def test_right_program_whose_compiler_the_machine_starves_is_no_timeout(ex
 
 
 @pytest.mark.parametrize("code", BOMBS)
-async def test_compile_bombs_end_and_hurt_nobody(executor: Executor, code: str) -> None:
+async def test_compile_bomb_ends_and_affects_no_other_program(executor: Executor, code: str) -> None:
     wanted = executor.run(request(code, language="cpp"))
     reply, beside = await asyncio.gather(wanted, executor.run(request("print(1)")))
     assert reply.compile.status in ("error", "timeout")
@@ -316,6 +316,6 @@ int main(int count, char **names) {
 """
 
 
-async def test_a_program_cannot_start_what_it_wrote_into_its_stdin(executor: Executor) -> None:
+async def test_program_cannot_execute_a_file_written_to_its_stdin(executor: Executor) -> None:
     run = await run_one(executor, SECOND_LIFE, b"x", language="c")
     assert run.stdout in (b"refused 13\n", b"no copy\n"), run

@@ -24,7 +24,7 @@ async def test_runs_come_in_the_order_of_the_inputs(executor: Executor) -> None:
     assert [run.stdout for run in reply.runs] == [b"%d\n" % number**2 for number in range(100)]
 
 
-async def test_a_program_that_does_not_compile_runs_nowhere(executor: Executor) -> None:
+async def test_program_that_does_not_compile_is_not_run(executor: Executor) -> None:
     reply = await executor.run(request("print(1\n", b"", b""))
     assert reply.compile.status == "error"
     assert b'File "main.py", line 1' in reply.compile.stderr
@@ -42,7 +42,7 @@ async def test_hostile_text_does_not_harm_other_programs(executor: Executor, cod
     assert beside.runs[0].stdout == b"1\n"
 
 
-async def test_constant_folding_does_not_eat_the_machine(executor: Executor) -> None:
+async def test_huge_constant_expression_compiles_and_hits_the_memory_limit(executor: Executor) -> None:
     reply = await executor.run(request("x = " + "*".join(["(1 << 100)"] * 10) + "\ny = 'a' * 10**10\nprint(2)"))
     assert reply.compile.status == "ok"
     assert reply.runs[0].end == "memory_limit"
@@ -58,7 +58,7 @@ async def test_constant_folding_does_not_eat_the_machine(executor: Executor) -> 
     ("import os, time\nos.write(1, b'x' * 100000)\ntime.sleep(1000)", "output_limit"),
     ("try:\n  while True: print('x' * 10000)\nexcept BaseException:\n  pass\nwhile True: pass", "output_limit"),
 ])  # fmt: skip
-async def test_limits(executor: Executor, code: str, end: str) -> None:
+async def test_program_beyond_a_limit_is_stopped(executor: Executor, code: str, end: str) -> None:
     run = await run_one(executor, code, seconds=0.3 if end == "timeout" else 5.0, memory=128, output=64)
     assert (run.end, run.exit_code) == (end, None), run.stderr[-500:]
     assert max(len(run.stdout), len(run.stderr)) <= 64 * 1024
@@ -74,7 +74,7 @@ HOLDING = {
 
 
 @pytest.mark.parametrize("what", HOLDING)
-async def test_resident_memory_counts_to_five_percent(executor: Executor, what: str) -> None:
+async def test_resident_memory_limit_is_exact_to_five_percent(executor: Executor, what: str) -> None:
     language, memory = what.partition(" ")[0], 160
     for share, end in ((0.95, "exited"), (1.05, "memory_limit")):
         run = await run_one(executor, HOLDING[what].format(int(share * memory)), language=language, memory=memory)
@@ -89,7 +89,7 @@ async def test_output_of_exactly_the_cap_passes(executor: Executor) -> None:
     assert (beyond.end, len(beyond.stdout)) == ("output_limit", 65536)
 
 
-async def test_cpu_time_counts_not_waiting(executor: Executor) -> None:
+async def test_cpu_time_limit_excludes_waiting(executor: Executor) -> None:
     run = await run_one(executor, "import time\ntime.sleep(0.4)\nprint('slept')", seconds=0.2)
     assert (run.end, run.stdout) == ("exited", b"slept\n")
     assert run.cpu_seconds < 0.2 < run.wall_seconds
@@ -106,13 +106,13 @@ async def test_threads_share_the_cpu_limit(executor: Executor) -> None:
 SPIN = "import time\nwanted = float(input())\nwhile time.process_time() < wanted: pass\nprint('done')"
 
 
-async def test_between_the_limit_and_its_stop_a_run_alone_decides(executor: Executor) -> None:
+async def test_run_slightly_above_its_limit_is_confirmed_alone_as_a_timeout(executor: Executor) -> None:
     """It takes 1.1 x the limit alone, too."""
     run = await run_one(executor, SPIN, b"0.55", seconds=0.5)
     assert (run.end, run.confirmed) == ("timeout", True)
 
 
-async def test_a_run_within_the_limit_alone_passes(executor: Executor) -> None:
+async def test_run_that_is_within_its_limit_when_repeated_alone_passes(executor: Executor) -> None:
     """The first run, disturbed by its neighbour, takes 1.1 x the limit; alone it takes less. A file would not tell
     which run it is, as each starts clean, so the program looks at whether anybody else keeps the machine busy."""
     code = (
@@ -141,7 +141,7 @@ async def test_a_program_that_got_too_little_of_the_cpu_is_run_again_alone() -> 
     ("1.1", "timeout", True),
     ("9", "timeout", True),
 ])  # fmt: skip
-async def test_a_slow_machine_widens_the_doubt(needs: str, end: str, confirmed: bool) -> None:
+async def test_slow_machine_widens_the_range_of_undecided_cpu_times(needs: str, end: str, confirmed: bool) -> None:
     plan = ExecutorPlan(slots=2, allow_uncontained=True, confirm_pause_seconds=0.0)
     async with started(plan, slowness=2.0) as executor:
         run = await run_one(executor, SPIN, needs.encode(), seconds=0.5)
@@ -193,13 +193,13 @@ async def test_a_program_that_sleeps_is_not_run_again() -> None:
     assert float(run.stdout) - began < run.wall_seconds  # the first and only one's
 
 
-async def test_after_so_many_time_outs_nothing_more_is_started(executor: Executor) -> None:
+async def test_after_stop_after_timeouts_the_remaining_inputs_are_not_run(executor: Executor) -> None:
     inputs = [b"0", b"9", b"0", b"9", b"0", b"0", b"9", b"0"]
     reply = await executor.run(request(SPIN, *inputs, seconds=0.2, stop_after=2))
     assert [run.end for run in reply.runs] == ["exited", "timeout", "exited", "timeout", *["not_run"] * 4]
 
 
-async def test_more_than_slots_and_queue_is_busy() -> None:
+async def test_request_beyond_slots_and_queue_is_busy() -> None:
     async with started(ExecutorPlan(slots=1, queue=1, allow_uncontained=True)) as executor:
         slow = request("import time\ntime.sleep(0.5)")
         running = [asyncio.create_task(executor.run(slow)) for _ in range(2)]
@@ -272,7 +272,7 @@ async def test_a_harness_reads_the_input_and_answers_on_stdout(tmp_path: Path) -
     ]
 
 
-async def test_the_zygote_has_compiled_before_it_forks(tmp_path: Path) -> None:
+async def test_zygote_compiles_before_the_first_fork(tmp_path: Path) -> None:
     """The first compilation of a process makes the types of `ast`: 1.5 ms."""
     harness = tmp_path / "harness.py"
     harness.write_text("def main(code):\n    print(any(kind.__name__ == 'AST' for kind in object.__subclasses__()))\n")
@@ -306,18 +306,18 @@ async def test_low_containment_is_refused_naming_the_missing_features() -> None:
         await Executor(ExecutorPlan(slots=1, contain=False)).start()
 
 
-async def test_uncontained_is_reported_as_it_is() -> None:
+async def test_uncontained_executor_reports_level_limits() -> None:
     async with started(ExecutorPlan(slots=1, contain=False, allow_uncontained=True)) as executor:
         reply = await executor.run(request("import os\nif os.fork() == 0:\n  while True: pass\nprint('forked')"))
         assert (reply.level, reply.runs[0].stdout) == ("limits", b"forked\n")
 
 
-async def test_an_interpreter_that_does_not_work_is_named() -> None:
+async def test_unusable_interpreter_is_named() -> None:
     with pytest.raises(Unusable, match="/nonexistent/python"):
         await Executor(ExecutorPlan(slots=1, python="/nonexistent/python")).start()
 
 
-async def test_the_private_directories_go_with_the_executor(tmp_path: Path) -> None:
+async def test_private_directories_are_removed_with_the_executor(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)  # noqa: ASYNC240 - a test's own directory
     if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in tmp_path.parents):
         pytest.skip("the temporary directory is closed to the candidates' user")
@@ -327,7 +327,7 @@ async def test_the_private_directories_go_with_the_executor(tmp_path: Path) -> N
     assert [*tmp_path.iterdir()] == []  # noqa: ASYNC240
 
 
-async def test_the_cut_off_ends_a_batch_that_has_inputs_left(executor: Executor) -> None:
+async def test_timeout_cut_off_ends_a_batch_with_inputs_left(executor: Executor) -> None:
     """A runner that found nothing to start used to be followed by another, forever."""
     program = "import sys\nif input() == 'hang':\n    while True: pass\nprint('ok')"
     inputs = [b"fine\n", b"hang\n", *[b"fine\n"] * 40]
@@ -338,7 +338,7 @@ async def test_the_cut_off_ends_a_batch_that_has_inputs_left(executor: Executor)
     assert set(ends[2:]) == {"not_run"}
 
 
-async def test_sixty_megabytes_of_output_are_an_answer_and_a_requests_runs_share_a_bound(executor: Executor) -> None:
+async def test_outputs_of_60_mb_are_kept_up_to_the_shared_bound_of_a_request(executor: Executor) -> None:
     """Real contest answers are larger than 1 MiB; six of 60 are more than a sandbox holds for one request."""
     code = "import sys\nn = int(input())\nfor _ in range(n): sys.stdout.write('x' * 1_000_000)"
     reply = await executor.run(request(code, *[b"60\n"] * 6, output=65536, seconds=10.0))
@@ -369,6 +369,6 @@ print(attempt(lambda: fcntl.lockf(own, fcntl.LOCK_EX)))
 """
 
 
-async def test_locks_on_files_of_the_system_are_no_signal_to_another_slot(executor: Executor) -> None:
+async def test_locks_on_system_files_carry_no_signal_to_another_slot(executor: Executor) -> None:
     run = await run_one(executor, LOCKS)
     assert run.stdout.splitlines() == [b"1 1 1", b"done"], run.stderr

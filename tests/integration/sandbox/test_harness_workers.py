@@ -30,20 +30,20 @@ async def called(executor: Executor, code: str, *args: object) -> object:
     return answer((await executor.run(calls(code, *args))).runs[0])
 
 
-async def test_calls_are_answered_and_what_is_printed_to_stderr_comes_back(executor: Executor) -> None:
+async def test_call_returns_its_value_and_stderr(executor: Executor) -> None:
     code = "import os\ndef f(x):\n    os.write(2, b'seen')\n    return x + 1"
     reply = await executor.run(calls(code, 41))
     assert (answer(reply.runs[0]), reply.runs[0].stderr) == (42, b"seen")
     assert (reply.compile.status, reply.runs[0].end, reply.runs[0].exit_code) == ("ok", "exited", 0)
 
 
-async def test_each_input_has_a_process_of_its_own(executor: Executor) -> None:
+async def test_each_input_runs_in_a_separate_process(executor: Executor) -> None:
     one = calls("n = 0\ndef f():\n    global n\n    n += 1\n    return n")
     reply = await executor.run(RunRequest("python", one.code, one.inputs * 20, one.limits, mode="calls"))
     assert [answer(run) for run in reply.runs] == [1] * 20
 
 
-async def test_a_program_that_does_not_compile_is_told_as_one_that_would_run_alone(executor: Executor) -> None:
+async def test_calls_program_that_does_not_compile_is_reported_and_not_run(executor: Executor) -> None:
     one = calls("def f(:\n    pass")
     reply = await executor.run(RunRequest("python", one.code, one.inputs * 3, one.limits, mode="calls"))
     assert reply.compile.status == "error"
@@ -61,7 +61,7 @@ async def test_hostile_text_does_not_harm_other_calls(executor: Executor, code: 
 
 
 @pytest.mark.parametrize("line", ["1 is 1", "(1)(2)", "'\\d'"])
-async def test_a_text_full_of_warnings_is_a_program_like_any(executor: Executor, line: str) -> None:
+async def test_program_with_many_syntax_warnings_runs_with_empty_stderr(executor: Executor, line: str) -> None:
     """They would fill its output, or the sandbox's own log, before its first line has run."""
     full = "def g():\n" + f" {line}\n" * 2000
     reply = await executor.run(calls(f"{full}def f(): return 1", output=16))
@@ -78,7 +78,9 @@ async def test_a_text_full_of_warnings_is_a_program_like_any(executor: Executor,
     ("import os\n    os.write(2, b'x' * 2000000)\n    while True: pass", "output_limit"),
     ("import os\n    os.ftruncate(2, 1 << 40)", None),  # refused: more than a file may hold
 ])  # fmt: skip
-async def test_limits(executor: Executor, body: str, end: str | None) -> None:
+async def test_call_beyond_a_limit_is_stopped_and_the_next_call_works(
+    executor: Executor, body: str, end: str | None
+) -> None:
     seconds = 0.3 if end == "timeout" else 5.0
     reply = await executor.run(calls(f"def f():\n    {body}", seconds=seconds))
     run = reply.runs[0]
@@ -87,7 +89,7 @@ async def test_limits(executor: Executor, body: str, end: str | None) -> None:
     assert await called(executor, "def f(): return 1") == 1
 
 
-async def test_files_of_one_run_are_not_the_next_ones(executor: Executor) -> None:
+async def test_files_of_one_run_are_gone_in_the_next_run(executor: Executor) -> None:
     code = "import os\ndef f():\n    found = os.listdir('.')\n    open('kept', 'w').write('x')\n    return found"
     assert [await called(executor, code) for _ in range(4)] == [[]] * 4
 

@@ -18,7 +18,7 @@ async def post(session: aiohttp.ClientSession, address: str, wanted: RunRequest)
         return answer.status, await answer.read()
 
 
-async def test_it_answers_as_the_api_says() -> None:
+async def test_http_routes_answer_as_documented() -> None:
     async with service("--slots", "2") as (address, _), aiohttp.ClientSession() as session:
         async with session.get(f"{address}/v1/ping") as answer:
             assert (answer.status, await answer.json()) == (200, "pong")
@@ -49,7 +49,7 @@ async def test_bad_requests_are_refused_with_a_reason() -> None:
             assert msgspec.msgpack.decode(body, type=Refused).message
 
 
-async def test_beyond_slots_and_queue_it_says_elsewhere() -> None:
+async def test_requests_beyond_slots_and_queue_are_429_with_a_retry_delay() -> None:
     async with service("--slots", "1", "--queue", "1") as (address, _), aiohttp.ClientSession() as session:
         wanted = request("import time\ntime.sleep(0.5)")
         answers = await asyncio.gather(*[post(session, address, wanted) for _ in range(4)])
@@ -124,7 +124,7 @@ async def test_sigterm_lets_requests_in_flight_end() -> None:
         assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
-async def test_killing_the_front_leaves_no_process() -> None:
+async def test_killed_server_leaves_no_process() -> None:
     async with service("--slots", "2") as (address, process), aiohttp.ClientSession() as session:
         (zygote,) = await until(lambda: living_children(process.pid))
         endless = request("import time\nwhile True: time.sleep(0.1)", b"", b"", b"", b"", seconds=100)
@@ -138,7 +138,7 @@ async def test_killing_the_front_leaves_no_process() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_below_the_required_level_it_ends_with_code_two_and_one_line() -> None:
+async def test_server_without_a_working_python_ends_with_code_2_and_one_line() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "evalrun_sandbox", "--python", "/nonexistent/python", stderr=asyncio.subprocess.PIPE
     )

@@ -103,7 +103,7 @@ async def test_a_session_keeps_its_state_and_a_retry_is_not_executed_again() -> 
         assert 'evalrun_sandbox_session_executions_total{answer="done"} 4.0' in text
 
 
-async def test_a_caller_that_left_finds_the_answer() -> None:
+async def test_retry_of_a_disconnected_caller_gets_the_answer() -> None:
     async with sandbox("--max-sessions", "1") as client:
         session = await client.create()
         code = "import time\nn = globals().get('n', 0) + 1\ntime.sleep(0.5)\nn"
@@ -115,7 +115,7 @@ async def test_a_caller_that_left_finds_the_answer() -> None:
         assert (await client.execute(session, "n"))[1]["result"] == "1"
 
 
-async def test_lost_state_is_said_and_nothing_is_made_up() -> None:
+async def test_lost_session_is_reported_as_lost_and_never_restarted() -> None:
     async with sandbox("--max-sessions", "4") as client:
         status, body = await client.execute("0123", "1")
         assert (status, body["state"]) == (404, "lost")
@@ -144,7 +144,7 @@ async def test_lost_state_is_said_and_nothing_is_made_up() -> None:
         assert (await client.execute(fresh, "6 * 7"))[1]["result"] == "42"
 
 
-async def test_over_the_budget_the_largest_session_ends() -> None:
+async def test_exceeded_memory_budget_ends_the_largest_session() -> None:
     async with sandbox("--max-sessions", "3", "--session-budget-mib", "64") as client:
         small, large, other = await client.create(), await client.create(), await client.create()
         await client.execute(small, "kept = 1")
@@ -160,7 +160,7 @@ async def test_over_the_budget_the_largest_session_ends() -> None:
         assert (await client.execute(small, "kept"))[1]["result"] == "1"
 
 
-async def test_a_session_that_waits_for_a_slot_counts_too() -> None:
+async def test_session_waiting_for_a_slot_counts_toward_the_memory_budget() -> None:
     async with sandbox("--max-sessions", "2", "--slots", "1", "--session-budget-mib", "64") as client:
         busy, large = await client.create(), await client.create()
         await client.execute(large, "x = bytearray(100 << 20)")
@@ -172,7 +172,7 @@ async def test_a_session_that_waits_for_a_slot_counts_too() -> None:
         assert (await running)[1]["status"] == "timeout"
 
 
-async def test_a_step_waits_for_a_turn_of_loops_and_not_for_their_end() -> None:
+async def test_short_execution_gets_a_slot_before_endless_loops_end() -> None:
     """Two slots, four loops: each has turns until it has used its time, whatever it waited between."""
     async with sandbox("--max-sessions", "5") as client:
         *busy, quick = [await client.create() for _ in range(5)]
@@ -189,7 +189,7 @@ async def test_a_step_waits_for_a_turn_of_loops_and_not_for_their_end() -> None:
         assert [(await client.execute(session, "kept"))[1]["result"] for session in busy] == ["1"] * 4
 
 
-async def test_a_paused_execution_is_closed_or_killed_as_any_other() -> None:
+async def test_paused_execution_can_be_killed_or_closed() -> None:
     async with sandbox("--max-sessions", "3", "--slots", "1") as client:
         first, second, third = [await client.create() for _ in range(3)]
         pid = int((await client.execute(first, "import os\nos.getpid()"))[1]["result"])
@@ -224,7 +224,7 @@ async def test_a_removed_file_that_is_mapped_ends_its_session() -> None:
         assert "maps a file" in body["message"]
 
 
-async def test_without_the_setting_sessions_are_off() -> None:
+async def test_sessions_without_max_sessions_are_404_with_the_flag() -> None:
     async with service("--slots", "1") as (address, process), aiohttp.ClientSession() as http:
         client = Client(http, address, process.pid)
         status, body = await client.post("")
@@ -240,7 +240,7 @@ async def test_sessions_need_the_token() -> None:
         assert (await Client(http, address, process.pid).post(""))[0] == 401
 
 
-async def test_run_jupyter_runs_cells_in_a_session_of_its_own() -> None:
+async def test_run_jupyter_runs_cells_in_a_separate_session() -> None:
     async with sandbox("--max-sessions", "1") as client:
 
         async def run(**body: object) -> Answer:

@@ -83,12 +83,12 @@ async def judged(executor: Executor, tests: AssertTests, program: str) -> list[t
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_it_passes(both: Executor, name: str) -> None:
+async def test_ordinary_function_passes_its_tests(both: Executor, name: str) -> None:
     assert await judged(both, TESTS, PROGRAMS[name]) == [("success", "")] * 2
 
 
 @pytest.mark.parametrize(("letter", "status"), [("b", "success"), ("a", "wrong_answer")])
-async def test_what_a_test_prints_of_a_value_takes_no_answer_out_of_the_score(
+async def test_large_output_printed_by_a_test_leaves_the_answer_judged(
     both: Executor, letter: str, status: str
 ) -> None:
     """It is printed in each round, by the replay and by each look ahead: 84 MB in the second, beyond the limit of

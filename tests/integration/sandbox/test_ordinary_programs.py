@@ -20,7 +20,7 @@ async def test_program_prints_the_same_as_under_python(executor: Executor, name:
 
 
 @pytest.mark.parametrize("name", EXITS)
-async def test_it_ends_as_python_would(executor: Executor, name: str) -> None:
+async def test_program_ends_the_same_as_under_python(executor: Executor, name: str) -> None:
     code, exit_code, stdout, stderr = EXITS[name]
     run = await run_one(executor, code)
     assert (run.end, run.exit_code, run.stdout) == ("exited", exit_code, stdout)
@@ -50,7 +50,7 @@ for attempt in (os.fork, lambda: subprocess.run(["true"]), lambda: os.system("tr
     assert lines[2] in ("allowed -1", "allowed 32512", "refused")  # os.system tells by its result
 
 
-async def test_nothing_that_one_did_is_seen_by_the_next(executor: Executor) -> None:
+async def test_changes_of_one_run_are_invisible_to_the_next_run(executor: Executor) -> None:
     code = """
 import builtins, os, sys, random
 print(sorted(os.listdir()), hasattr(builtins, "mark"), "mark" in sys.modules, os.environ.get("MARK"), len(sys.path))
@@ -68,12 +68,12 @@ async def test_a_set_has_the_same_order_each_time(executor: Executor) -> None:
     assert len({run.stdout for run in [*reply.runs, *again.runs]}) == 1
 
 
-async def test_random_is_seeded_anew_in_each_test(executor: Executor) -> None:
+async def test_random_has_another_seed_in_each_test(executor: Executor) -> None:
     reply = await executor.run(request("import random\nprint(random.random())", *[b""] * 4))
     assert len({run.stdout for run in reply.runs}) == 4
 
 
-async def test_numpy_where_the_image_has_it(executor: Executor) -> None:
+async def test_numpy_program_prints_the_right_result(executor: Executor) -> None:
     run = await run_one(executor, "import importlib.util\nprint(importlib.util.find_spec('numpy') is not None)")
     if run.stdout != b"True\n":
         pytest.skip("the candidates' interpreter has no numpy")

@@ -127,7 +127,7 @@ async def test_a_program_runs_on_each_input(executor: Executor, language: str) -
 
 
 @pytest.mark.parametrize("name", ENDS)
-async def test_end_is_told(executor: Executor, name: str) -> None:
+async def test_end_of_a_program_is_reported(executor: Executor, name: str) -> None:
     language, code, end, exit_code, stdout = ENDS[name]
     require_compiler(COMPILERS[language])
     run = await run_one(executor, code, b"1\n2\n", language=language, memory=256, seconds=2.0)
@@ -169,7 +169,7 @@ async def test_compile_error_of_compiled_language_names_the_line(executor: Execu
     assert reply.runs[0].end == "not_run"
 
 
-async def test_text_finds_the_files_placed_beside_it(executor: Executor) -> None:
+async def test_javascript_program_finds_the_files_placed_beside_it(executor: Executor) -> None:
     require_compiler(COMPILERS["javascript"])
     code = "require('fs').writeFileSync('made', require('./part.js').word); console.log(require('./part.js').word)"
     asked = RequestWithFiles(

@@ -27,7 +27,7 @@ ENDS = "import os, sys\nprint(input())\nsys.stderr.write('x' * 70_000)\nos.write
     (0, "print(open(__file__).read(), sys.argv, sys.path[0] + '/main.py' == __file__)"),
     (0, "print(sys.stdout.seekable(), sys.stdout.isatty(), os.fstat(1).st_mode, os.fstat(2).st_mode)"),
 ])  # fmt: skip
-async def test_one_input_ends_as_the_first_of_several(executor: Executor, printed: int, last: str) -> None:
+async def test_run_of_one_input_ends_like_the_first_of_several(executor: Executor, printed: int, last: str) -> None:
     """Several inputs go to a runner, which compiles once for all."""
     code = ENDS.format(printed=printed, last=last)
     alone = await executor.run(request(code, b"1", seconds=0.5))
@@ -38,7 +38,7 @@ async def test_one_input_ends_as_the_first_of_several(executor: Executor, printe
 
 
 @pytest.mark.parametrize("code", ["def f(:", "x = 1\0", "\ud800", "(" * 100_000 + ")" * 100_000])
-async def test_text_that_does_not_compile_is_told_as_for_several_inputs(executor: Executor, code: str) -> None:
+async def test_compile_error_is_the_same_for_one_and_several_inputs(executor: Executor, code: str) -> None:
     alone = await executor.run(request(code, b"1"))
     several = await executor.run(request(code, b"1", b"2"))
     assert (alone.compile.status, alone.compile.stderr) == (several.compile.status, several.compile.stderr)

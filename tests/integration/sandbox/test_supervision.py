@@ -10,7 +10,7 @@ from evalrun_executor.contained.frames import NOT_STOPPED
 from evalrun_executor.contained.supervision import ChildSupervisor
 
 
-def test_a_child_that_has_just_ended_hides_nothing_while_others_fill_the_disk(tmp_path: Path) -> None:
+def test_ended_child_is_not_stopped_for_disk_space_that_others_take(tmp_path: Path) -> None:
     """Its descriptors cannot be seen any more, and the room that somebody else takes meanwhile is not its doing."""
     work, neighbour = tmp_path / "work", tmp_path / "neighbour"
     work.mkdir()

@@ -62,7 +62,7 @@ async def test_refusals_and_cut_uploads_only_delay_the_results_which_end_with_th
     assert gcs.objects["run-1/results.parquet"][-4:] == b"PAR1"
 
 
-async def test_a_place_that_refuses_is_named_before_anything_is_generated(
+async def test_unwritable_output_is_named_before_anything_is_generated(
     tmp_path: Path, gcs: GcsDouble, judge: str
 ) -> None:
     gcs.refusal = NO_BILLING

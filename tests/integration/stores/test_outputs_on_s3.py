@@ -139,7 +139,7 @@ async def test_a_checkpoint_of_a_race_is_compared_with_the_best_one_in_the_bucke
     ],
     ids=["no such bucket", "wrong key"],
 )
-async def test_a_place_that_refuses_is_named_before_anything_is_generated(
+async def test_unwritable_output_is_named_before_anything_is_generated(
     tmp_path: Path, s3: S3Server, judge: str, url: str, key: str, words: str
 ) -> None:
     write_run_config(tmp_path, output_dir=url)
@@ -150,7 +150,7 @@ async def test_a_place_that_refuses_is_named_before_anything_is_generated(
     assert [path.name for path in s3.directory.iterdir() if not path.name.startswith(".")] == ["results"]
 
 
-async def test_a_run_whose_store_cannot_be_reached_at_its_start_is_started_again(
+async def test_run_with_an_unreachable_store_at_its_start_ends_with_the_retryable_code_1(
     tmp_path: Path, s3: S3Server, judge: str
 ) -> None:
     order(tmp_path)

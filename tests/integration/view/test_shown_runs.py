@@ -85,7 +85,7 @@ def test_new_run_at_a_url_appears_without_a_wait(tmp_path: Path, scanner: Thread
     assert set(runs()) == {"b"}
 
 
-def test_place_that_cannot_be_read_stands_beside_the_others(
+def test_unreadable_place_is_listed_with_its_error_beside_the_others(
     tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock
 ) -> None:
     write_run(tmp_path / "runs" / "a", samples_of([(1, 1)]))
@@ -146,7 +146,7 @@ def test_summary_that_cannot_be_shown_hides_no_other_run(
 
 
 @pytest.mark.parametrize("name", ["run_info.json", "results.jsonl"])
-def test_pipe_in_a_run_is_told_and_never_opened(
+def test_pipe_in_a_run_is_reported_and_never_opened(
     tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock, name: str
 ) -> None:
     run = write_run(tmp_path / "runs" / "a", samples_of([(1, 1)]))

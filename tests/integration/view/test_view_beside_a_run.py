@@ -58,7 +58,7 @@ async def test_run_with_view_serves_its_page_and_says_how_to_open_it_again(tmp_p
         await browser.until(f'{LOST} === "Not up to date: the page\'s server does not answer; trying again"')
 
 
-async def test_lost_server_is_told_and_the_page_heals(tmp_path: Path) -> None:
+async def test_lost_server_is_shown_and_the_page_recovers(tmp_path: Path) -> None:
     write_run(tmp_path / "night", [sample_result(f"set/{number}") for number in range(20)])
     async with open_browser(tmp_path / "profile") as browser:
         async with view_served(tmp_path) as address:

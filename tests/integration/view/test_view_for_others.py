@@ -135,7 +135,9 @@ async def test_login_without_the_token_opens_no_session(address: str, client: ai
     assert await log_in(client, address, body) == (401, "")
 
 
-async def test_login_form_is_small_and_nothing_else_is_posted(address: str, client: aiohttp.ClientSession) -> None:
+async def test_login_form_that_is_too_large_and_other_writes_are_refused(
+    address: str, client: aiohttp.ClientSession
+) -> None:
     assert await log_in(client, address, f"token={TOKEN}&more=" + "x" * 5000) == (413, "")
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         async with client.request(method, address + DATA, headers=BEARER) as answer:
@@ -144,7 +146,7 @@ async def test_login_form_is_small_and_nothing_else_is_posted(address: str, clie
             assert answer.status == 401
 
 
-async def test_login_form_that_stays_away_ends_its_request() -> None:
+async def test_login_form_that_never_arrives_ends_with_408() -> None:
     access = SharedAccess((), BearerTokens(TOKEN), None, lambda: 0.0, form_seconds=0.0)
     async with served(build_app(dict, access)) as address:
         reader, writer = await asyncio.open_connection("127.0.0.1", URL(address).port)

@@ -147,7 +147,7 @@ async def test_compare_page_lists_flips_and_shows_both_answers(tmp_path: Path) -
         assert "wrong answer" in await browser.run("document.querySelector('.sides').innerText")
 
 
-async def test_live_run_new_verdicts_appear_and_a_later_one_replaces(tmp_path: Path) -> None:
+async def test_live_run_new_verdicts_appear_and_a_later_verdict_replaces_an_earlier(tmp_path: Path) -> None:
     directory = tmp_path / "night"
     directory.mkdir()
     writer = LedgerWriter(directory / "ledger.sqlite3")

@@ -186,13 +186,15 @@ async def test_prompts_of_a_running_run_are_shown_and_stay_once_it_has_ended(
 
 
 @pytest.mark.parametrize(("length", "number"), [(10, 256), (400_000, 3), (3_000_000, 1)])
-def test_join_prompts_holds_as_many_as_one_answer_may(length: int, number: int) -> None:
+def test_join_prompts_stops_at_the_limits_of_one_answer(length: int, number: int) -> None:
     prompts: list[JsonObject] = [{"messages": "x" * length}] * 300
     assert join_prompts(iter(prompts)).count(b"\n") == number
     assert join_prompts(iter(())) == b""
 
 
-async def test_page_ends_while_outputs_are_fetched(feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_that_ends_while_outputs_are_fetched_does_not_hang(
+    feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The fetch waits for the loop in which the page ends."""
     outputs = write_run(tmp_path / "outputs", [sample_result("set/1")])
     api = ForwardingApi(ended(outputs), feed)
@@ -258,7 +260,7 @@ async def test_runs_of_a_namespace_appear_and_leave_for_their_outputs_without_an
             assert api.execs_held == 0
 
 
-async def test_namespace_that_cannot_be_listed_stands_there_with_the_reason(
+async def test_namespace_that_cannot_be_listed_is_shown_with_the_reason(
     feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = ForwardingApi(wire(phase="Judging"), feed)
@@ -275,7 +277,7 @@ async def test_namespace_that_cannot_be_listed_stands_there_with_the_reason(
             await shown(runs, lambda each: set(each) == {"run"})
 
 
-async def test_evalrun_that_cannot_be_read_stands_beside_the_others_with_the_reason(
+async def test_evalrun_that_cannot_be_read_is_listed_with_the_reason(
     feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = ForwardingApi(wire(phase="Judging"), feed)

@@ -78,7 +78,7 @@ async def test_server_other_host_name_is_refused(address: str, client: aiohttp.C
     assert await status_of(client, address, Host=f"localhost:{port}") == 200
 
 
-async def test_server_changes_nothing(address: str, client: aiohttp.ClientSession) -> None:
+async def test_server_refuses_methods_that_change_data(address: str, client: aiohttp.ClientSession) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         async with client.request(method, address + "data/runs.json") as answer:
             assert answer.status == 404
@@ -93,13 +93,15 @@ async def test_server_headers_allow_the_pages_own_files_alone(address: str, clie
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_server_range_gives_these_bytes(address: str, client: aiohttp.ClientSession) -> None:
+async def test_server_range_request_gives_the_requested_bytes(address: str, client: aiohttp.ClientSession) -> None:
     async with client.get(address + "data/night/results.jsonl", headers={"Range": "bytes=1-10"}) as answer:
         assert answer.status == 206
         assert await answer.read() == b'"dataset":'
 
 
-async def test_server_run_that_cannot_be_read_says_why(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+async def test_server_run_that_cannot_be_read_is_422_with_the_reason(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
     run = write_run(tmp_path / "night", samples_of([(3, 1)]))
     (run / "summary.json").write_text("{}")
     async with view_served(tmp_path) as address:
@@ -159,7 +161,7 @@ async def test_server_gives_nothing_that_a_link_leads_to(tmp_path: Path, client:
     assert [file.name for file in (tmp_path / "private").iterdir()] == ["00007.words"]
 
 
-async def test_page_of_a_series_shows_its_runs_as_they_come(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+async def test_page_of_a_series_shows_new_runs(tmp_path: Path, client: aiohttp.ClientSession) -> None:
     with series_page(tmp_path) as address:
         runs = f"{address.removesuffix('#/')}data/runs.json"
         async with client.get(runs) as response:
@@ -195,7 +197,7 @@ class ReplacedFile:
         return opened
 
 
-async def test_file_replaced_by_a_link_after_it_was_opened_is_sent_as_it_was(
+async def test_opened_file_that_is_replaced_by_a_link_is_sent_unchanged(
     tmp_path: Path, client: aiohttp.ClientSession
 ) -> None:
     (tmp_path / "secret").write_text("secret, and long")

@@ -26,14 +26,14 @@ def test_items_beyond_the_kept_problems_leave_every_count() -> None:
     assert item_states.unjudged == 2
 
 
-def test_noise_floor_repeats_that_were_not_run_go_too() -> None:
+def test_cancel_removes_noise_floor_repeats_that_were_not_run() -> None:
     item_states = new_item_states(repeats=1)
     item_states.cancel({0: 1, 1: 4})
     assert item_states.count(ItemState.CANCELLED) == 6 + 16
     assert item_states.remaining == 2 + 8
 
 
-def test_cancelling_again_changes_nothing_and_nothing_cancels_nothing() -> None:
+def test_cancel_repeated_or_empty_changes_no_state() -> None:
     item_states = new_item_states()
     assert item_states.cancel({}) == []
     item_states.cancel({0: 2})
@@ -42,7 +42,7 @@ def test_cancelling_again_changes_nothing_and_nothing_cancels_nothing() -> None:
     assert [item_states.state(index) for index in range(item_states.items.count)] == before
 
 
-def test_lease_of_cancelled_item_does_not_restore_it() -> None:
+def test_lease_of_a_cancelled_item_does_not_restore_the_item() -> None:
     item_states = new_item_states()
     leases = Leases(item_states, 10.0)
     leases.take("w", 8, 0.0)
@@ -53,7 +53,7 @@ def test_lease_of_cancelled_item_does_not_restore_it() -> None:
     assert leases.take("v", 16, 1.0) == [0, 1, *range(8, 16)]
 
 
-def test_a_problem_is_settled_once_nothing_more_is_to_come() -> None:
+def test_problem_is_settled_once_each_sample_has_a_final_verdict() -> None:
     item_states = new_item_states()
     assert not item_states.is_settled(0)
     for index in (0, 1):

@@ -21,7 +21,7 @@ def test_without_a_catalogue_nothing_is_written(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["run-4"]
 
 
-def test_a_catalogue_that_cannot_be_written_is_a_warning_with_what_to_do(tmp_path: Path) -> None:
+def test_catalogue_that_cannot_be_written_gives_a_warning_with_the_remedy(tmp_path: Path) -> None:
     catalogue_of(tmp_path).begin()
     run = write_checkpoint(tmp_path, 4, [True])
     (run / "run_info.json").unlink()

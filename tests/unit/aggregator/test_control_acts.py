@@ -61,12 +61,12 @@ def test_a_run_that_ends_or_has_ended_takes_no_act(act: Act) -> None:
 
 
 @pytest.mark.parametrize("act", EVERY_ACT, ids=str)
-def test_words_and_messages_name_every_act(act: Act) -> None:
+def test_every_act_survives_words_and_message(act: Act) -> None:
     assert act_of_words(render_words(act)) == act
     assert read_act(make_request(act)) == act
 
 
-def test_every_refusal_has_a_number() -> None:
+def test_every_refusal_has_a_distinct_number() -> None:
     assert set(REFUSALS) == set(Refusal)
     assert len(set(REFUSALS.values())) == len(Refusal)
 
@@ -94,7 +94,7 @@ def test_every_refusal_has_a_number() -> None:
         (["set", "concurrency=" + "9" * 5000], "write a number from 1 to 65536"),
     ],
 )
-def test_words_that_are_no_act_are_refused_with_a_remedy(words: list[str], said: str) -> None:
+def test_unknown_words_of_an_act_are_refused_with_a_remedy(words: list[str], said: str) -> None:
     with pytest.raises(BadInputError) as refused:
         act_of_words(words)
     assert said in str(refused.value)
@@ -108,6 +108,6 @@ def test_words_that_are_no_act_are_refused_with_a_remedy(words: list[str], said:
         ledger_pb2.ControlRunRequest(set_concurrency=ledger_pb2.SetConcurrencyAct(max_in_flight=65_537)),
     ],
 )  # fmt: skip
-def test_requests_that_ask_for_nothing_known_are_refused(request_: ledger_pb2.ControlRunRequest) -> None:
+def test_request_without_a_known_act_is_refused(request_: ledger_pb2.ControlRunRequest) -> None:
     with pytest.raises(UnusableRequestError):
         read_act(request_)

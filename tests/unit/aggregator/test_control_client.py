@@ -16,7 +16,7 @@ async def ask(ledger: Path) -> None:
     await control_ledger(ledger, Pause(), patience_seconds=0.0, absent_seconds=0.0)
 
 
-async def test_a_ledger_without_a_living_owner_is_of_no_run_that_goes_on(tmp_path: Path) -> None:
+async def test_ask_ledger_without_a_live_owner_raises_not_running(tmp_path: Path) -> None:
     with pytest.raises(NotRunningError):
         await ask(tmp_path / "never")
     with LedgerLock(tmp_path / "l"):
@@ -26,7 +26,7 @@ async def test_a_ledger_without_a_living_owner_is_of_no_run_that_goes_on(tmp_pat
 
 
 @pytest.mark.parametrize("content", [None, b"", b"[]", b'{"port": 1}', b"\xff"])
-async def test_an_owner_that_offers_no_control_is_of_another_version(content: bytes | None, tmp_path: Path) -> None:
+async def test_ask_owner_without_control_access_raises_no_control(content: bytes | None, tmp_path: Path) -> None:
     ledger = tmp_path / "l"
     if content is not None:
         access_path(ledger).write_bytes(content)
@@ -35,7 +35,7 @@ async def test_an_owner_that_offers_no_control_is_of_another_version(content: by
         await ask(ledger)
 
 
-async def test_an_owner_that_does_not_know_the_act_is_of_another_version(tmp_path: Path) -> None:
+async def test_ask_owner_that_does_not_serve_the_act_raises_no_control(tmp_path: Path) -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -48,7 +48,7 @@ async def test_an_owner_that_does_not_know_the_act_is_of_another_version(tmp_pat
         await ask(ledger)
 
 
-def test_a_file_that_its_owner_alone_may_read_stays_so_when_it_is_replaced(tmp_path: Path) -> None:
+def test_write_atomically_keeps_a_replaced_file_private(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     (tmp_path / ".secret.partial").write_text("left by a process that was killed")
     for content in (b"one", b"two"):

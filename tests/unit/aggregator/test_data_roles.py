@@ -69,9 +69,7 @@ def test_excluded_problems_are_left_out_before_they_are_counted(
         (["p0", "p1", "p2"], r"spec.datasets\[0\].excludeProblems: all problems of contest are excluded"),
     ],
 )
-def test_an_exclusion_that_does_nothing_or_leaves_nothing_is_refused(
-    excluded: list[str], says: str, tmp_path: Path
-) -> None:
+def test_exclusion_of_unknown_or_of_all_problems_is_refused(excluded: list[str], says: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=says):
         load_datasets(spec_of(tmp_path, "dev", {}, excludeProblems=excluded), tmp_path, {})
 

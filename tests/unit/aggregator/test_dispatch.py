@@ -47,11 +47,13 @@ def failure(code: grpc.StatusCode, retry_after_ms: int = 0) -> judge_pb2.StreamF
         (grpc.StatusCode.UNAVAILABLE, ItemHistory(2), LONG_OUTAGE, NotJudged("UNAVAILABLE: why")),
     ],
 )
-def test_failures(code: grpc.StatusCode, history: ItemHistory, outage: Outage, decision: Decision) -> None:
+def test_decide_failure_retries_or_gives_up_by_code_history_and_outage(
+    code: grpc.StatusCode, history: ItemHistory, outage: Outage, decision: Decision
+) -> None:
     assert decide_failure(failure(code), history, outage, POLICY) == decision
 
 
-def test_a_busy_judge_is_asked_again_when_it_said_and_that_counts_for_nothing() -> None:
+def test_decide_failure_busy_judge_is_retried_after_its_delay_without_counting_a_failure() -> None:
     history = ItemHistory(2, 1, 3)
     busy = failure(grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after_ms=1500)
     assert decide_failure(busy, history, LONG_OUTAGE, POLICY) == Retry(1.5, history)
@@ -68,11 +70,13 @@ def test_a_busy_judge_is_asked_again_when_it_said_and_that_counts_for_nothing() 
         (ItemHistory(losses=1), LONG_OUTAGE, NotJudged("the judge's stream broke 2 times: gone")),
     ],
 )
-def test_lost_streams(history: ItemHistory, outage: Outage, decision: Decision) -> None:
+def test_decide_loss_retries_the_first_loss_then_gives_up(
+    history: ItemHistory, outage: Outage, decision: Decision
+) -> None:
     assert decide_loss("gone", history, outage, POLICY) == decision
 
 
-def test_a_verdict_is_stored_and_one_that_cannot_tell_is_asked_again_before() -> None:
+def test_decide_verdict_undecided_is_retried_before_being_stored() -> None:
     told = judge_pb2.Verdict(judged=True)
     untold = judge_pb2.Verdict(judged=False)
     assert decide_verdict(told, ItemHistory(9, 9, 9), LONG_OUTAGE, POLICY) == Store()

@@ -68,7 +68,7 @@ async def judged(item_states: ItemStates, running: "asyncio.Task[None]") -> None
                 running.result()
 
 
-async def test_everything_is_judged_once_and_stored_before_it_counts(tmp_path: Path) -> None:
+async def test_every_completion_is_judged_once_and_its_verdict_stored(tmp_path: Path) -> None:
     judge = MemoryJudge()
     async with dispatching(tmp_path, [judge]) as (item_states, ledger, _, running):
         await judged(item_states, running)
@@ -113,7 +113,7 @@ async def test_large_tests_do_not_cross_with_every_answer(tmp_path: Path, judges
     assert sum(keep.lacked for keep in keeping) < whole  # nobody lacked them twice
 
 
-async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: Path) -> None:
+async def test_judge_that_stays_full_is_reported_as_trouble_after_a_minute(tmp_path: Path) -> None:
     """Such requests are sent again without end, since a full judge is no fault of theirs."""
     busy = judge_pb2.StreamFailure(code=8, message="every slot is taken", retry_after_ms=1)
     judge, now = MemoryJudge(script=lambda _request: busy), [0.0]
@@ -139,7 +139,7 @@ async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: P
         assert dispatcher.trouble is None
 
 
-async def test_trouble_judge_without_dns_is_told_at_once(tmp_path: Path) -> None:
+async def test_trouble_judge_without_dns_is_reported_at_once(tmp_path: Path) -> None:
     """The gateway has waited for DNS before it says so; other failures may pass by themselves."""
     without_dns = judge_pb2.StreamFailure(
         code=14, message="DNS does not answer the gateway", reason=judge_pb2.FAILURE_REASON_NO_DNS
@@ -152,7 +152,7 @@ async def test_trouble_judge_without_dns_is_told_at_once(tmp_path: Path) -> None
         assert dispatcher.trouble == "DNS does not answer the gateway"
 
 
-async def test_an_outage_begins_with_its_first_failure_however_long_the_judge_had_nothing_to_do(tmp_path: Path) -> None:
+async def test_outage_begins_with_its_first_failure_even_after_a_long_idle_time(tmp_path: Path) -> None:
     """A judge that was scaled to zero meanwhile, or whose run's model loads for long, has its patience before it."""
     now = [0.0]
 
@@ -182,7 +182,7 @@ async def test_an_outage_begins_with_its_first_failure_however_long_the_judge_ha
         assert item_states.count(ItemState.NOT_JUDGED) == 1
 
 
-async def test_a_judge_that_lacks_even_tests_that_it_was_sent_is_no_endless_loop(tmp_path: Path) -> None:
+async def test_item_is_not_judged_if_the_judge_keeps_asking_for_its_tests(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda _request: judge_pb2.StreamFailure(code=5, message="send them"))
     policy = RetryPolicy(attempts=2, patience=0.0, first_delay=0.001, max_delay=0.002)
     async with dispatching(tmp_path, [judge], problems=1, suite=b"x" * 32, policy=policy) as (
@@ -205,7 +205,7 @@ async def test_work_is_shared_among_judges_within_the_bound(tmp_path: Path) -> N
         assert (len(silent.asked), len(quick.asked), dispatcher.in_flight) == (2, 198, 2)
 
 
-async def test_a_broken_stream_is_opened_again_and_only_what_has_no_answer_is_sent_again(tmp_path: Path) -> None:
+async def test_broken_stream_is_reopened_and_resends_only_unanswered_requests(tmp_path: Path) -> None:
     judge = MemoryJudge(
         script=lambda request: None if request.submission.text == "p3 accept" else make_scripted_verdict(request)
     )
@@ -222,7 +222,7 @@ async def test_a_broken_stream_is_opened_again_and_only_what_has_no_answer_is_se
     assert (len(texts), texts.count("p3 accept"), len(judge.streams)) == (11, 2, 2)
 
 
-async def test_an_unreachable_judge_is_trouble_but_nothing_is_given_up(tmp_path: Path) -> None:
+async def test_unreachable_judge_is_reported_and_all_items_are_judged_later(tmp_path: Path) -> None:
     judge = MemoryJudge(refuse=[JudgeLostError("connection refused")] * 3)
     async with dispatching(tmp_path, [judge], problems=3) as (item_states, _, dispatcher, running):
         async with asyncio.timeout(10):
@@ -240,7 +240,7 @@ async def test_a_judge_that_refuses_us_ends_the_dispatch(tmp_path: Path) -> None
             await asyncio.wait_for(running, 10)
 
 
-async def test_one_item_that_always_fails_is_not_judged_and_the_others_are(tmp_path: Path) -> None:
+async def test_item_that_always_fails_is_not_judged_and_the_others_are_judged(tmp_path: Path) -> None:
     judge = MemoryJudge(
         script=lambda r: unavailable() if r.submission.text == "p0 accept" else make_scripted_verdict(r)
     )
@@ -253,7 +253,7 @@ async def test_one_item_that_always_fails_is_not_judged_and_the_others_are(tmp_p
     assert judge_pb2.Verdict.FromString(stored.verdict).final_status == judge_pb2.FINAL_STATUS_API_ERROR
 
 
-async def test_a_busy_judge_is_asked_until_it_has_room(tmp_path: Path) -> None:
+async def test_busy_judge_is_retried_until_every_item_is_judged(tmp_path: Path) -> None:
     chance = random.Random(5)
 
     def often_busy(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
@@ -268,7 +268,7 @@ async def test_a_busy_judge_is_asked_until_it_has_room(tmp_path: Path) -> None:
         assert item_states.count(ItemState.ACCEPTED) == 20
 
 
-async def test_an_old_stream_ends_empty_and_the_next_is_opened(tmp_path: Path) -> None:
+async def test_old_stream_is_drained_and_replaced_without_repeated_requests(tmp_path: Path) -> None:
     judge = MemoryJudge()
     async with dispatching(tmp_path, [judge], problems=300, stream_age=0.01) as (item_states, _, _, running):
         await judged(item_states, running)
@@ -295,7 +295,7 @@ async def test_verdicts_wait_for_room_on_the_disk_and_the_judge_is_not_asked_for
         assert "full" in dispatcher.storage_trouble
 
 
-async def test_a_call_that_is_cancelled_under_it_ends_no_stream_worker(tmp_path: Path) -> None:
+async def test_stream_worker_survives_a_call_that_grpc_cancels(tmp_path: Path) -> None:
     """gRPC raises CancelledError in a call that it ends itself, and a task group passes over a child that raises it."""
     cancelled = 0
 

@@ -38,7 +38,7 @@ async def test_the_epoch_outlives_the_process(tmp_path: Path) -> None:
             Epochs(ledger, ledger.reader.facts()).check(8)
 
 
-async def test_generators_without_a_number_are_never_told_apart(tmp_path: Path) -> None:
+async def test_generator_without_an_epoch_is_always_admitted(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         epochs = Epochs(ledger, {})
         await epochs.admit(0)

@@ -32,7 +32,7 @@ def test_a_report_counts_from_start_to_release(
     assert sum(held_seconds("w", replicas, beside, reported_at).values()) == pytest.approx(total)
 
 
-def test_a_worker_that_starts_again_adds_to_what_its_earlier_replicas_held() -> None:
+def test_gpu_seconds_of_a_restarted_worker_add_to_those_of_its_earlier_replicas() -> None:
     known: dict[str, float] = {}
     for replicas, reported_at in (
         ([replica("a", 2, 10)], 20.0),  # 20
@@ -45,6 +45,6 @@ def test_a_worker_that_starts_again_adds_to_what_its_earlier_replicas_held() -> 
     assert sum(known.values()) == pytest.approx(60)
 
 
-def test_two_workers_may_use_the_same_names() -> None:
+def test_gpu_seconds_of_equal_replica_names_of_two_workers_add_up() -> None:
     first, second = (held_seconds(worker, [replica("a", 1, 10)], 0.0, 20.0) for worker in ("v", "w"))
     assert sum(merge_seconds(first, second).values()) == pytest.approx(20)

@@ -11,7 +11,7 @@ from evalrun_aggregator.ledger.leases import Leases
 ITEMS = RunItems([DatasetItems("a", ["a1", "a2", "a3"]), DatasetItems("b", ["b1"])], samples=2, repeats=1)
 
 
-def test_every_index_has_a_key_and_a_row_of_its_own_and_leads_back() -> None:
+def test_every_index_has_a_distinct_key_and_row_that_map_back() -> None:
     keys = [ITEMS.get_key(index) for index in range(ITEMS.count)]
     rows = [ITEMS.get_row(index) for index in range(ITEMS.count)]
     assert len(set(keys)) == len(set(rows)) == ITEMS.count == 16
@@ -47,7 +47,7 @@ def test_rows_hold_the_largest_parts_and_sort_by_problem_then_pass_then_sample()
     )
 
 
-def test_more_than_a_row_can_hold_is_refused() -> None:
+def test_more_samples_than_a_row_can_hold_are_refused() -> None:
     with pytest.raises(ValueError, match="at most"):
         RunItems([DatasetItems("a", ["p"])], samples=MAX_SAMPLES + 1)
 
@@ -84,7 +84,7 @@ def test_accepted_at_1_is_the_mean_over_problems_not_over_samples() -> None:
     assert item_states.datasets[0].accepted_at_1 == pytest.approx((2 / 3 + 0) / 2)
 
 
-def test_first_finds_the_next_in_a_state_and_wraps() -> None:
+def test_first_returns_the_next_item_in_a_state_and_wraps() -> None:
     item_states = ItemStates(ITEMS)
     for index in (3, 9):
         item_states.move(index, ItemState.GENERATED)
@@ -93,7 +93,7 @@ def test_first_finds_the_next_in_a_state_and_wraps() -> None:
 
 
 @pytest.mark.parametrize(("keep", "expected"), [(True, ItemState.NOT_JUDGED), (False, ItemState.GENERATED)])
-def test_a_board_takes_over_what_a_ledger_holds(keep: bool, expected: ItemState) -> None:
+def test_restore_takes_the_states_of_the_ledgers_rows(keep: bool, expected: ItemState) -> None:
     item_states = ItemStates(ITEMS)
     rows = [ITEMS.get_row(index) for index in (0, 1, 2)]
     foreign = item_states.restore(
@@ -156,7 +156,7 @@ class TestLeases:
         assert leases.take("w1", 3, now=0) == [0, 1, 2]
         assert leases.take("w2", 3, now=1) == [3, 4, 5]
 
-    def test_a_lease_that_ended_goes_to_the_next_who_asks_and_still_counts_as_remaining(self) -> None:
+    def test_expired_lease_is_given_to_the_next_worker_and_counts_as_remaining(self) -> None:
         item_states = ItemStates(ITEMS)
         leases = Leases(item_states, seconds=10)
         leases.take("w1", 16, now=0)
@@ -165,7 +165,7 @@ class TestLeases:
         assert leases.take("w2", 2, now=10) == [0, 1]
         assert leases.void("w1") == 0
 
-    def test_a_fresh_worker_holds_nothing(self) -> None:
+    def test_leases_of_a_restarted_worker_are_void(self) -> None:
         leases = Leases(ItemStates(ITEMS), seconds=10)
         leases.take("w1", 2, now=0)
         leases.take("w2", 2, now=0)

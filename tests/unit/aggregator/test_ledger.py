@@ -67,7 +67,7 @@ async def test_samples_come_in_order_of_problem_and_sample_whatever_the_order_of
         assert [s.completion.row for s in ledger.samples()] == rows
 
 
-async def test_a_full_disk_stores_nothing_of_the_batch_and_passes(tmp_path: Path) -> None:
+async def test_full_disk_stores_nothing_of_the_batch_and_later_writes_succeed(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db", max_pages=60) as ledger:
         await ledger.add_completions([completion(0, "kept")])
         big = [completion(1, "small enough"), completion(2, "x" * 400_000)]
@@ -99,7 +99,7 @@ async def test_a_change_whose_caller_went_away_is_still_made(tmp_path: Path) -> 
         assert len(list(ledger.samples())) == 2
 
 
-async def test_a_closed_ledger_takes_nothing(tmp_path: Path) -> None:
+async def test_closed_ledger_refuses_completions(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l.db")
     await ledger.close()
     await ledger.close()
@@ -247,7 +247,7 @@ def tables(path: Path) -> set[str]:
         connection.close()
 
 
-async def test_replicas_and_gpu_seconds_are_kept_by_holder_and_never_go_back(tmp_path: Path) -> None:
+async def test_replicas_are_replaced_by_holder_and_gpu_seconds_never_decrease(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         await ledger.set_replicas("w", [StoredReplica("r0", "http://x", ["m"], "")], {"w": 5.0, "w r0": 1.0})
         late = [StoredReplica("r0", "http://y", ["m"], "late"), StoredReplica("r1", "z", ["m"], "", "safetensors")]
@@ -256,7 +256,7 @@ async def test_replicas_and_gpu_seconds_are_kept_by_holder_and_never_go_back(tmp
         assert ledger.reader.gpu_seconds() == {"w": 5.0, "w r0": 1.0}
 
 
-async def test_people_can_read_it_with_a_shell(tmp_path: Path) -> None:
+async def test_ledger_has_a_readable_view_of_samples(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         await ledger.found([("d", "p0"), ("d", "p1")], {})
         await ledger.add_completions([StoredCompletion(pack_row(1, 2, 3), "text")])

@@ -17,11 +17,11 @@ def test_pauses_double_up_to_a_minute_and_end_after_the_time_allowed() -> None:
     assert "s3://bucket/x: the store is full; tried again for up to 1 minutes" in retry.trouble
 
 
-def test_a_process_that_stops_tries_nothing_again() -> None:
+def test_stopped_process_does_not_retry() -> None:
     retry = OutputRetry(300, lambda: 0.0)
     retry.stop()
     assert not retry.wait("full")
 
 
-def test_no_time_means_no_second_attempt() -> None:
+def test_retry_time_of_zero_allows_no_second_attempt() -> None:
     assert not OutputRetry(0, lambda: 0.0).wait("full")

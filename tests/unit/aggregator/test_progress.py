@@ -31,7 +31,7 @@ def progress(
         (progress(remaining=3, unjudged=3, failure="disk"), ledger_pb2.RUN_STATE_FAILED, False),
     ],
 )
-def test_states(given: Progress, state: int, may_write: bool) -> None:
+def test_run_state_follows_from_the_counts_of_progress(given: Progress, state: int, may_write: bool) -> None:
     assert (run_state(given), may_write_outputs(given)) == (state, may_write)
 
 

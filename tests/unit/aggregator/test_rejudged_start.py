@@ -50,14 +50,14 @@ async def test_open_run_that_rejudges_keeps_why_the_run_ended_early(ended_early:
     assert found.item_states.count(ItemState.MISSING) == 3
 
 
-async def test_open_run_that_rejudges_turns_misses_first_answers_alone(tmp_path: Path) -> None:
+async def test_open_run_that_rejudges_turns_counts_only_first_answers_as_missing(tmp_path: Path) -> None:
     items = RunItems([DatasetItems("a", ["a1", "a2"])], samples=1, turns=3)
     found = await opened_again(tmp_path / "l.db", items, "cancelled", 1)
     assert found.item_states.count(ItemState.MISSING) == 1
 
 
 @pytest.mark.parametrize(("seeds", "told"), [(1, False), (3, True)])
-def test_protocol_facts_of_one_seed_are_those_of_earlier_releases(seeds: int, told: bool) -> None:
+def test_protocol_facts_omit_seeds_for_one_seed(seeds: int, told: bool) -> None:
     """Or no run that an earlier release began could be resumed."""
     fields = {"name": "EVAL@k", "k": [1], "temperature": "0.8", "seeds": seeds}
     assert ("seeds" in protocol_facts(Protocol.model_validate(fields))) == told

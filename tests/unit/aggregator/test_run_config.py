@@ -13,13 +13,13 @@ from evalrun_api.run_config import read_run_config
 from evalrun_runtime.exits import BadInputError
 
 
-def test_a_run_config_holds_the_spec_as_the_crd_has_it(tmp_path: Path) -> None:
+def test_run_config_holds_the_spec_in_the_form_of_the_crd(tmp_path: Path) -> None:
     order = read_run_config(write_run_config(tmp_path, protocol={"maxNewTokens": 9}))
     assert (order.run, order.spec.protocol.max_new_tokens, order.spec.datasets[0].name) == ("test-run", 9, "first")
     assert order.created.utcoffset() is not None
 
 
-def test_yaml_serves_too(tmp_path: Path) -> None:
+def test_run_config_in_yaml_reads_like_json(tmp_path: Path) -> None:
     content = json.loads(write_run_config(tmp_path).read_text())
     lines = [f"{name}: {json.dumps(value)}" for name, value in content.items()]
     (tmp_path / "order.yaml").write_text("\n".join(lines))
@@ -53,14 +53,14 @@ def test_other_document_as_run_config_is_refused(tmp_path: Path, text: str) -> N
 
 
 @pytest.mark.parametrize("gate", [None, DecidedGate("Regression", "humaneval accepted_at_1: -0.1")])
-def test_a_runs_end_is_kept_as_a_fact(gate: DecidedGate | None) -> None:
+def test_end_of_a_run_is_stored_as_a_fact(gate: DecidedGate | None) -> None:
     figures = {"d": Interval(0.5, 0.25, 0.75)}
     ended = RunEnd(12.5, "s3://x", figures, gate, wandb_url="https://w/r", warnings=("export to mlflow failed: x",))
     assert read_run_end(end_facts(ended)) == ended
     assert read_run_end({}) is None
 
 
-def test_run_config_with_the_gate_of_earlier_releases_has_it_in_gates(tmp_path: Path) -> None:
+def test_single_gate_of_earlier_releases_is_read_into_gates(tmp_path: Path) -> None:
     content = json.loads(write_run_config(tmp_path).read_text())
     content["spec"]["gate"] = {"baseline": "outputs/main", "dataset": "first"}
     (tmp_path / "work_order.json").write_text(json.dumps(content))

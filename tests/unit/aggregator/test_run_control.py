@@ -54,7 +54,7 @@ async def not_asked_for() -> None:
     raise AssertionError("no act here ends the run")
 
 
-async def test_acts_are_in_the_ledger_with_what_they_change(tmp_path: Path) -> None:
+async def test_acts_and_their_effects_are_stored_in_the_ledger(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         state, control = await opened(ledger)
         assert await control.perform(Pause()) == ActResult(changed=True)
@@ -73,7 +73,7 @@ async def test_acts_are_in_the_ledger_with_what_they_change(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("act", [Pause(), SetConcurrency(3), RequeueNotJudged()], ids=str)
-async def test_a_disk_that_fails_leaves_the_run_as_it_was(
+async def test_act_that_cannot_be_stored_leaves_the_run_unchanged(
     act: Pause | SetConcurrency | RequeueNotJudged, tmp_path: Path
 ) -> None:
     ledger = Ledger(tmp_path / "l.db")

@@ -43,12 +43,12 @@ def test_a_completion_prompt_has_no_messages() -> None:
     assert (record["prompt"], record["messages"]) == ("def f():\n", [])
 
 
-def test_of_an_answer_made_elsewhere_the_problem_is_shown_for_nobody_knows_what_was_sent() -> None:
+def test_answer_made_elsewhere_shows_the_problems_prompt_without_messages() -> None:
     record = make_problem_record(STDIO, started_at=0.0)
     assert (record["prompt"], record["messages"]) == ("Print one.", [])
 
 
-def test_the_tests_of_a_result_have_their_prelude_if_there_is_one() -> None:
+def test_ground_truth_of_a_result_includes_the_prelude_of_its_tests() -> None:
     preceded = Problem("d", "p", "Print one.", StdioTests(("",), ("1\n",), prelude="import math\n"))
     assert encode_ground_truth(preceded) == {"inputs": [""], "outputs": ["1\n"], "prelude": "import math\n"}
     assert encode_ground_truth(STDIO) == {"inputs": [""], "outputs": ["1\n"]}
@@ -83,7 +83,7 @@ def test_a_resumed_run_must_have_the_same_system_prompt() -> None:
     assert len(digests) == 3
 
 
-def test_a_worker_gets_what_the_datasets_template_says_and_a_resumed_run_must_have_the_same() -> None:
+def test_work_item_uses_the_datasets_template_and_the_prompt_digest_depends_on_it() -> None:
     spec = Dataset.model_validate({"name": "d", "source": "d.jsonl", "promptTemplate": "mine.txt"})
     datasets = [RunDataset(spec, [STDIO], template=text) for text in ("Do: {prompt}", "Now: {prompt}")]
     items = [RunProblems("run", [each], Protocol(), samples=1, repeats=0).work_item(0) for each in datasets]

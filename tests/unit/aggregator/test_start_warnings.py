@@ -17,7 +17,7 @@ def dataset(*prompts: str) -> RunDataset:
     return RunDataset(Dataset.model_validate({"name": "d", "source": "d.jsonl"}), problems)
 
 
-def test_excluded_problems_are_said() -> None:
+def test_excluded_problems_are_listed_in_a_warning() -> None:
     content = {"name": "d", "source": "d.jsonl", "excludeProblems": ["p7", "p8"]}
     (line,) = start_warnings([RunDataset(Dataset.model_validate(content), dataset("Add.").problems)], spec())
     assert line.startswith("d: 2 problems are excluded by excludeProblems: figures compare only with runs that")
@@ -49,7 +49,7 @@ def test_problems_that_differ_are_no_warning() -> None:
     assert start_warnings([dataset("Add.", "Sum up.")], spec()) == []
 
 
-def test_problems_that_their_language_cannot_judge_are_said_with_the_reason() -> None:
+def test_problems_that_cannot_be_judged_in_their_language_give_a_warning_with_the_reason() -> None:
     big = CallTests("f(x: long) -> long", ("[9007199254740993]",), ("1",))
     problems = [Problem("d", f"{language} {n}", f"{language} {n}", big, language=language)
                 for language in ("java", "javascript", "php") for n in range(2)]  # fmt: skip
@@ -69,7 +69,7 @@ def test_gate_without_enough_problems_warns_with_the_needed_number() -> None:
 
 
 @pytest.mark.parametrize(("problems", "margin"), [(164, "0.06"), (1127, "0.02"), (30, "0.17")])
-def test_a_gate_that_can_decide_says_nothing(problems: int, margin: str) -> None:
+def test_gate_with_enough_problems_gives_no_warning(problems: int, margin: str) -> None:
     assert start_warnings([dataset(*map(str, range(problems)))], spec(maxRegression=margin)) == []
 
 
@@ -79,9 +79,7 @@ def test_a_gate_without_a_margin_passes_a_better_run_only() -> None:
 
 
 @pytest.mark.parametrize(("stop_early", "lines"), [(True, 1), (False, 0)])
-def test_a_dataset_that_no_gate_is_about_is_named_where_the_gates_may_stop_the_run(
-    stop_early: bool, lines: int
-) -> None:
+def test_dataset_without_a_gate_gives_a_warning_if_gates_may_stop_the_run(stop_early: bool, lines: int) -> None:
     gate = {"baseline": "b", "dataset": "d", "maxRegression": "0.02", "sequential": True, "stopEarly": stop_early}
     content = {
         "model": {"path": "m"},
@@ -94,7 +92,7 @@ def test_a_dataset_that_no_gate_is_about_is_named_where_the_gates_may_stop_the_r
     assert all(line.startswith("e: no gate is about it") for line in found)
 
 
-def test_problems_like_these_may_be_too_few_for_a_sequential_gate() -> None:
+def test_sequential_gate_with_too_few_similar_problems_gives_a_warning() -> None:
     asked = {"maxRegression": "0.02", "sequential": "true"}
     assert start_warnings([dataset(*map(str, range(164)))], spec(**asked)) == []
     (line,) = start_warnings([dataset(*map(str, range(164)))], spec(**asked, population="similar"))
@@ -112,7 +110,7 @@ def test_problems_like_these_may_be_too_few_for_a_sequential_gate() -> None:
         ([["go"]], "d: of 3 problems, 1 in python cannot be judged"),
     ],
 )
-def test_problems_in_a_language_that_a_judge_lacks_are_said(judges: list[list[str]], said: str) -> None:
+def test_problems_in_a_language_that_a_judge_lacks_give_a_warning(judges: list[list[str]], said: str) -> None:
     found = language_warnings({"d": {"go": 2, "python": 1}, "e": {}}, judges)
     assert [line[: len(said)] for line in found] == ([said] if said else [])
 

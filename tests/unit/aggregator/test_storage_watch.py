@@ -23,6 +23,6 @@ def test_run_ends_after_the_disk_was_full_for_the_limit() -> None:
     assert run_virtually(watched(100, 10_000)) == pytest.approx(670, abs=2)
 
 
-def test_run_goes_on_where_room_was_made_in_time() -> None:
+def test_run_continues_if_room_is_made_in_time() -> None:
     with pytest.raises(TimeoutError):
         run_virtually(watched(100, 660))

@@ -36,7 +36,7 @@ def test_every_label_set_is_there_before_anything_happened() -> None:
     assert registry.get_sample_value("evalrun_replica_inflight", {**OWN, "replica": "0"}) == 3
 
 
-def test_figures_follow_the_board_and_go_on_from_the_ledger() -> None:
+def test_metrics_follow_the_item_states_and_continue_from_the_ledger() -> None:
     telemetry, registry, item_states = made()
     telemetry.restore("d", CompletionTally("stop", 40, 1000))
     telemetry.record_completion("d", StoredCompletion(0, "x", "length", output_tokens=24, generation_seconds=0.3))
@@ -77,7 +77,7 @@ class TestReplicaBook:
         assert [(r.name, r.up, r.in_flight) for r in book.list_replicas(now=20)] == [("a", False, 0), ("b", True, 2)]
         assert [r.up for r in book.list_replicas(now=71)] == [False, False]
 
-    def test_gpu_seconds_add_up_over_holders_and_never_go_back(self) -> None:
+    def test_gpu_seconds_add_up_over_holders_and_never_decrease(self) -> None:
         book = ReplicaRegistry({"w": 10.0})
         book.report("w", [], {"w": 4.0}, now=0)
         book.report("v", [], {"v": 5.0}, now=0)

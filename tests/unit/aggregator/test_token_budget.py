@@ -49,14 +49,14 @@ def out(item_states: ItemStates) -> list[int]:
         (5, 10, 0, 1, False),
     ],
 )
-def test_another_sample_starts_where_its_allowance_is_already_known(
+def test_may_open_is_true_only_if_the_next_allowance_is_known(
     tokens: int, max_new: int, spent: int, waiting: int, *, opens: bool
 ) -> None:
     assert TokenBudget(tokens, max_new).may_open(spent, waiting) is opens
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_samples_that_run_side_by_side_are_those_of_the_sequential_order(seed: int) -> None:
+def test_parallel_samples_equal_those_of_the_sequential_order(seed: int) -> None:
     rng = random.Random(seed)
     budget = TokenBudget(rng.randint(1, 400), rng.randint(1, 60))
     wishes = [rng.choice([None, 0, rng.randint(0, 80)]) for _ in range(500)]
@@ -83,7 +83,7 @@ def test_samples_that_run_side_by_side_are_those_of_the_sequential_order(seed: i
     assert drawn == one_by_one(budget, used)
 
 
-def test_problems_spend_each_their_own() -> None:
+def test_token_budget_of_one_problem_is_not_spent_by_another() -> None:
     book, item_states = open_item_states(TokenBudget(10, 10), problems=2)
     assert out(item_states) == [0, 10]
     item_states.move(0, ItemState.GENERATED)
@@ -93,6 +93,6 @@ def test_problems_spend_each_their_own() -> None:
     assert item_states.datasets[0].total == 3
 
 
-def test_a_budget_beyond_what_can_be_numbered_is_refused_with_what_to_write() -> None:
+def test_token_budget_with_too_many_samples_is_refused_with_the_largest_value() -> None:
     with pytest.raises(BadInputError, match=r"outputTokensPerProblem.*write at most 67108$"):
         TokenBudget(100_000, 10).max_samples(1000)

@@ -51,7 +51,7 @@ def rejected(*tests: pb.TestResult, final: "pb.FinalStatus.ValueType" = pb.FINAL
 EVERY_TEST_FAILS = rejected(*(failed_test(index, pb.TEST_STATUS_WRONG_ANSWER) for index in range(4)))
 
 
-def test_a_failed_public_test_is_shown_with_the_own_output() -> None:
+def test_feedback_shows_a_failed_public_test_with_the_programs_output() -> None:
     assert feedback_text(problem(), EVERY_TEST_FAILS, FeedbackOptions()) == (
         "Your program failed: its output is wrong for at least one test.\n"
         "A public test failed: the output is wrong.\n"
@@ -61,7 +61,7 @@ def test_a_failed_public_test_is_shown_with_the_own_output() -> None:
 
 
 @pytest.mark.parametrize(("shown", "found"), [(0, 0), (1, 1), (2, 2), (9, 2)])
-def test_as_many_public_tests_are_shown_as_asked_for_and_never_another(shown: int, found: int) -> None:
+def test_feedback_shows_the_requested_number_of_public_tests_only(shown: int, found: int) -> None:
     said = feedback_text(problem(), EVERY_TEST_FAILS, FeedbackOptions(shown_tests=shown, shown_characters=8000))
     assert said.count("A public test failed") == found
     assert SECRET not in said
@@ -75,7 +75,7 @@ STATUSES = [
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_nothing_of_a_private_run_leaks_however_it_ended(status: "pb.TestStatus.ValueType") -> None:
+def test_feedback_never_leaks_a_private_test(status: "pb.TestStatus.ValueType") -> None:
     """Its input, expected output, output, traceback, compiler's errors and reason all hold the secret."""
     passed = [failed_test(index, pb.TEST_STATUS_SUCCESS) for index in range(2)]
     verdict = rejected(*passed, failed_test(2, status), failed_test(3, status))
@@ -93,7 +93,7 @@ def test_nothing_of_a_private_run_leaks_however_it_ended(status: "pb.TestStatus.
         Reference(json.dumps(SECRET)),
     ],
 )
-def test_where_no_test_is_public_the_class_of_the_failure_is_all_that_is_said(truth: GroundTruth) -> None:
+def test_feedback_without_public_tests_names_only_the_class_of_the_failure(truth: GroundTruth) -> None:
     verdict = rejected(failed_test(0, pb.TEST_STATUS_RUNTIME_ERROR, stdout=SECRET, stderr=SECRET))
     said = feedback_text(problem(truth), verdict, FeedbackOptions())
     assert said.startswith("Your program failed: its output is wrong for at least one test.\n\nFind")
@@ -113,7 +113,7 @@ def test_a_test_that_the_record_does_not_know_is_not_shown() -> None:
     assert "public" not in feedback_text(problem(), verdict, FeedbackOptions())
 
 
-def test_the_control_says_that_the_answer_is_wrong_and_nothing_else() -> None:
+def test_feedback_of_the_control_says_only_that_the_answer_is_wrong() -> None:
     options = FeedbackOptions(only_wrong=True, template="{status} {tests}")
     timed_out = rejected(failed_test(0, pb.TEST_STATUS_TIMEOUT), final=pb.FINAL_STATUS_TIMEOUT)
     assert {feedback_text(problem(), verdict, options) for verdict in (timed_out, EVERY_TEST_FAILS)} == {WRONG}
@@ -129,7 +129,7 @@ def test_the_control_says_that_the_answer_is_wrong_and_nothing_else() -> None:
         (pb.FINAL_STATUS_EMPTY_OUTPUT, "no program"),
     ],
 )
-def test_the_class_of_the_failure_is_said(final: "pb.FinalStatus.ValueType", words: str) -> None:
+def test_feedback_names_the_class_of_the_failure(final: "pb.FinalStatus.ValueType", words: str) -> None:
     assert words in feedback_text(problem(), rejected(final=final), FeedbackOptions())
 
 
@@ -150,14 +150,14 @@ def test_feedback_shows_end_of_tracebacks_and_beginning_of_other_texts() -> None
     assert "Traceback" not in said
 
 
-def test_compilers_errors_stand_there_for_a_program_that_never_ran() -> None:
+def test_feedback_of_a_program_that_did_not_compile_shows_the_compilers_errors() -> None:
     test = failed_test(0, pb.TEST_STATUS_COMPILE_ERROR, ran=False, compile_stderr="expected ';'")
     said = feedback_text(problem(), rejected(test, final=pb.FINAL_STATUS_SYNTAX_ERROR), FeedbackOptions())
     assert "expected ';'" in said
     assert "Expected output" not in said
 
 
-def test_places_in_a_programs_output_are_not_filled_and_other_braces_of_a_template_stay() -> None:
+def test_placeholders_in_output_and_unknown_braces_of_a_template_are_kept() -> None:
     verdict = rejected(failed_test(0, pb.TEST_STATUS_WRONG_ANSWER, stdout="{status} {tests}"))
     said = feedback_text(problem(), verdict, FeedbackOptions(template="{x} {tests}"))
     assert said.startswith("{x} A public test failed")

@@ -58,7 +58,7 @@ def test_feedback_counts_by_its_bytes() -> None:
     assert (policy.has_room(completion, "é"), policy.has_room(completion, "éa")) == (True, False)
 
 
-def test_the_chat_of_a_later_turn_is_the_prompt_the_answers_and_what_was_said_of_them() -> None:
+def test_chat_of_a_later_turn_holds_the_prompt_and_each_answer_with_its_feedback() -> None:
     prompt = [Message("system", "s"), Message("user", "Add.")]
     chat = conversation(prompt, [Exchange("first", "wrong"), Exchange("second", "wrong again")])
     assert [(each.role, each.content) for each in chat] == [
@@ -92,7 +92,7 @@ def spec(**changes: object) -> EvalRunSpec:
     )
 
 
-def test_the_rules_are_those_of_the_spec() -> None:
+def test_turn_policy_has_the_settings_of_the_spec() -> None:
     run = spec(shownTests=2, shownCharacters=64, template="{status}")
     policies = [make_turn_policy(run, dataset) for dataset in run.datasets]
     assert policies[0] == TurnPolicy(3, 4096, FeedbackOptions("{status}", 2, 64))
@@ -118,7 +118,7 @@ def states(item_states: ItemStates) -> list[str]:
     return [letters[start : start + 3] for start in range(0, ITEMS.count, 3)]
 
 
-def test_keys_rows_and_indices_of_turns_lead_to_each_other() -> None:
+def test_keys_rows_and_indices_of_turns_map_to_each_other() -> None:
     keys = [ITEMS.get_key(index) for index in range(ITEMS.count)]
     assert keys[:4] == [ItemKey("d", "p", 0, 0), ItemKey("d", "p", 0, 1), ItemKey("d", "p", 0, 2), ItemKey("d", "p", 1)]
     assert [ITEMS.find_index(key) for key in keys] == list(range(12))
@@ -126,7 +126,7 @@ def test_keys_rows_and_indices_of_turns_lead_to_each_other() -> None:
     assert (ITEMS.find_index(ItemKey("d", "p", 0, 3)), ITEMS.get_position(6)) == (None, 1)
 
 
-def test_later_turns_come_after_a_verdict_and_until_then_may_follow() -> None:
+def test_later_turn_opens_after_a_verdict_and_is_counted_as_possible_before() -> None:
     item_states = opened()
     (counts,) = item_states.datasets
     assert states(item_states) == ["PAA"] * 4
@@ -147,14 +147,14 @@ def test_later_turns_come_after_a_verdict_and_until_then_may_follow() -> None:
     assert (item_states.may_follow, counts.accepted_at_1) == (0, 0.0)  # of first answers
 
 
-def test_the_last_turn_lets_none_follow() -> None:
+def test_no_turn_may_follow_the_last_turn() -> None:
     item_states = opened([ITEMS.get_row(0), ITEMS.get_row(1)])
     assert states(item_states) == ["PPP", "PAA", "PAA", "PAA"]
     item_states.move(2, ItemState.GENERATED)
     assert item_states.may_follow == 0
 
 
-def test_a_restart_opens_what_the_ledgers_feedback_says() -> None:
+def test_restart_opens_the_turns_that_have_feedback_in_the_ledger() -> None:
     """p's sample 0 has failed twice, sample 1 was accepted, q's sample 0 waits for its verdict, 1 had no room."""
     item_states = ItemStates(ITEMS)
     rows = [ITEMS.get_row(index) for index in range(ITEMS.count)]

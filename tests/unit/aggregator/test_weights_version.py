@@ -10,7 +10,7 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.weights_version import FACT, OtherWeightsError, WeightsVersion
 
 
-async def test_the_first_version_is_the_runs_and_another_is_refused_by_both_names(tmp_path: Path) -> None:
+async def test_first_weights_version_is_kept_and_another_is_refused_with_both_names(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         weights = WeightsVersion(ledger, {})
         await weights.admit(["aaa", "aaa"])
@@ -20,7 +20,7 @@ async def test_the_first_version_is_the_runs_and_another_is_refused_by_both_name
         await weights.admit(["aaa"])
 
 
-async def test_a_batch_of_two_versions_is_refused_and_decides_nothing(tmp_path: Path) -> None:
+async def test_batch_of_two_versions_is_refused_and_sets_no_version(tmp_path: Path) -> None:
     async with Ledger(tmp_path / "l.db") as ledger:
         weights = WeightsVersion(ledger, {})
         with pytest.raises(OtherWeightsError):
@@ -28,7 +28,7 @@ async def test_a_batch_of_two_versions_is_refused_and_decides_nothing(tmp_path: 
         await weights.admit(["bbb"])
 
 
-async def test_answers_that_say_no_version_are_taken_before_and_after_those_that_do(tmp_path: Path) -> None:
+async def test_answers_without_a_weights_version_are_always_accepted(tmp_path: Path) -> None:
     """A worker of an earlier release, or an endpoint of somebody else's: they never knew what they serve."""
     async with Ledger(tmp_path / "l.db") as ledger:
         weights = WeightsVersion(ledger, {})

@@ -12,7 +12,7 @@ def test_requests_that_overlap_count_once_and_a_pause_counts_not_at_all() -> Non
     assert work.working_seconds == 20.0
 
 
-def test_a_verdict_counts_from_a_while_before_it() -> None:
+def test_verdict_counts_a_bounded_time_before_its_arrival_as_work() -> None:
     work = WorkTime()
     work.record_completion(1000.0, 10.0)
     work.record_verdict(1012.0)
@@ -27,7 +27,7 @@ def test_an_answer_that_was_made_elsewhere_took_no_time() -> None:
     assert (work.generating_seconds, work.working_seconds) == (0.0, 0.0)
 
 
-def test_a_restart_changes_nothing() -> None:
+def test_work_time_is_the_same_after_a_restart() -> None:
     first, second = WorkTime(), WorkTime()
     first.record_completion(1000.0, 2.0)
     first.record_verdict(1100.0)

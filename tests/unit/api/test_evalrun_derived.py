@@ -19,7 +19,7 @@ SPEC = {"model": {"path": "a/b"}, "datasets": [{"name": "d", "source": "builtin:
         (Rollout(min_replicas=1, max_replicas=2), 2),
     ],
 )
-def test_initial_replicas(rollout: Rollout, replicas: int) -> None:
+def test_initial_replicas_follow_from_gpus_and_parallelism(rollout: Rollout, replicas: int) -> None:
     assert rollout.initial_replicas == replicas
 
 
@@ -32,12 +32,12 @@ def test_initial_replicas(rollout: Rollout, replicas: int) -> None:
         (Rollout(engine="sglang", tensor_parallel=2, pipeline_parallel=2, gpus_per_node=4), 3, 3),
     ],
 )
-def test_worker_pods(rollout: Rollout, replicas: int, pods: int) -> None:
+def test_worker_pods_hold_all_replicas(rollout: Rollout, replicas: int, pods: int) -> None:
     assert rollout.worker_pods(replicas) == pods
 
 
 @pytest.mark.parametrize(("temperature", "greedy"), [("0", True), ("0.000", True), ("0.8", False)])
-def test_greedy(temperature: str, greedy: bool) -> None:
+def test_protocol_is_greedy_at_temperature_zero_only(temperature: str, greedy: bool) -> None:
     protocol = Protocol(temperature=temperature)
     assert protocol.greedy is greedy
     assert protocol.temperature_value == float(temperature)

@@ -43,12 +43,12 @@ def test_immutability_allows_changeable_fields(path: str, value: object) -> None
     assert refused_fields(before, after) == []
 
 
-def test_no_field_of_the_spec_is_forgotten() -> None:
+def test_every_immutable_field_of_the_spec_has_a_rule() -> None:
     fields = {str(field.alias) for field in EvalRunSpec.model_fields.values()}
     assert {rule["fieldPath"].removeprefix(".spec.") for rule in TRANSITIONS} == fields - MUTABLE_FIELDS
 
 
-def test_swapping_rollout_and_endpoints_is_two_changes() -> None:
+def test_swapping_rollout_and_endpoints_is_refused_for_both_fields() -> None:
     before = {**evalrun_manifest(), "status": STARTED}
     after = {**evalrun_manifest(rollout=True), "status": STARTED}
     assert refused_fields(before, after) == [".spec.rollout", ".spec.endpoints"]

@@ -13,14 +13,14 @@ TOLD_TWICE = {"dataset twice", "no samples"}
 """A bound, or the list's own uniqueness, says it as well as a rule."""
 
 
-def test_the_valid_manifests_are_valid() -> None:
+def test_valid_manifest_has_no_problems_in_either_place() -> None:
     for rollout in (False, True):
         assert find_problems(evalrun_manifest(rollout=rollout), place="cluster") == []
         assert find_problems(evalrun_manifest(rollout=rollout), place="machine") == []
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
-def test_each_kind_is_refused_for_its_reason_alone(case: Refused) -> None:
+def test_each_mistake_is_refused_with_its_reason_only(case: Refused) -> None:
     problems = find_problems(case.manifest, place="cluster")
     matching = [problem for problem in problems if problem.path == case.path and case.says in problem.message]
     assert matching, problems
@@ -28,12 +28,12 @@ def test_each_kind_is_refused_for_its_reason_alone(case: Refused) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in REFUSED if case.cluster_only], ids=lambda case: case.name)
-def test_what_only_a_cluster_cannot_do_is_fine_on_one_machine(case: Refused) -> None:
+def test_cluster_only_refusals_do_not_apply_on_one_machine(case: Refused) -> None:
     assert find_problems(case.manifest, place="machine") == []
 
 
 @pytest.mark.parametrize("case", [case for case in REFUSED if not case.cluster_only], ids=lambda case: case.name)
-def test_everything_else_is_refused_on_one_machine_too(case: Refused) -> None:
+def test_other_refusals_apply_on_one_machine_too(case: Refused) -> None:
     assert find_problems(case.manifest, place="machine") == find_problems(case.manifest, place="cluster")
 
 
@@ -57,13 +57,13 @@ def test_all_mistakes_of_a_manifest_are_found_at_once() -> None:
     }
 
 
-def test_no_message_speaks_of_a_rule_that_could_not_be_evaluated() -> None:
+def test_every_refusal_comes_from_a_rule_that_was_evaluated() -> None:
     for case in REFUSED:
         for problem in find_problems(case.manifest, place="cluster"):
             assert "could not be evaluated" not in problem.message, case.name
 
 
-def test_an_item_of_the_wrong_type_is_one_problem_for_the_rules_of_its_list_cannot_read_it() -> None:
+def test_item_of_the_wrong_type_is_reported_once() -> None:
     (problem,) = find_problems(evalrun_manifest({"spec.endpoints.0": "http://vllm:8000"}), place="cluster")
     assert (problem.path, problem.message) == ("spec.endpoints[0]", '"http://vllm:8000" is not a mapping')
 

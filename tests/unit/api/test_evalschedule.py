@@ -27,7 +27,7 @@ def test_each_kind_is_refused_for_its_reason(case: RefusedSchedule) -> None:
     assert [problem.path for problem in problems if case.says in problem.message] == [case.path], problems
 
 
-def test_every_rule_of_its_own_is_broken_by_a_case_of_the_table() -> None:
+def test_every_rule_of_a_schedule_is_broken_by_a_case_of_the_table() -> None:
     said = {problem.message for case in REFUSED_SCHEDULES for problem in find_problems(case.manifest, place="cluster")}
     known = {rule["message"] for rule in rules_of(schema_for("cluster"))}
     own = {rule["message"] for rule in rules_of(schema_for("cluster", "EvalSchedule"))} - known
@@ -41,7 +41,7 @@ def rules_of(schema: Schema) -> Iterator[dict[str, str]]:
             yield from rules_of(child)
 
 
-def test_a_schedule_has_what_users_of_cronjobs_expect() -> None:
+def test_schedule_defaults_match_those_of_a_cronjob() -> None:
     manifest = apply_defaults(schema_for("cluster", "EvalSchedule"), evalschedule_manifest())
     spec = EvalSchedule.from_wire(manifest).spec
     assert (spec.concurrency_policy, spec.suspend, spec.starting_deadline_seconds) == ("Forbid", False, None)

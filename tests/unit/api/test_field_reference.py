@@ -62,5 +62,5 @@ def test_the_example_of_a_schedule_is_valid() -> None:
     assert schedule.metadata.name == "nightly"
 
 
-def test_a_cell_ends_no_table() -> None:
+def test_cell_escapes_pipes_and_line_breaks() -> None:
     assert generate_reference.cell("a | b\nc") == "a \\| b c"

@@ -16,7 +16,7 @@ def test_the_files_are_up_to_date() -> None:
         assert (ROOT / path).read_text(encoding="utf-8") == text, f"{path}: run `make generate`"
 
 
-def test_the_plain_file_is_the_crds() -> None:
+def test_plain_crd_file_equals_the_generated_crds() -> None:
     text = (ROOT / "k8s" / "crd.yaml").read_text(encoding="utf-8")
     assert list(yaml.safe_load_all(text)) == list(crds().values())
 
@@ -25,7 +25,7 @@ CONDITION = '{{- if include "evalrun.makesCrd" (dict "root" . "name" "%s.evalrun
 
 
 @pytest.mark.parametrize("plural", ["evalruns", "evalschedules"])
-def test_helm_keeps_the_crd_and_finds_one_switch_in_it(plural: str) -> None:
+def test_crd_template_has_one_helm_condition_and_the_keep_annotation(plural: str) -> None:
     text = (ROOT / "charts/evalrun/templates/crds" / f"{plural}.yaml").read_text(encoding="utf-8")
     header, switch, *lines, end = text.splitlines()
     assert (header[0], switch, end) == ("#", CONDITION % plural, "{{- end }}")
@@ -35,5 +35,5 @@ def test_helm_keeps_the_crd_and_finds_one_switch_in_it(plural: str) -> None:
     assert crd == crds()[plural]
 
 
-def test_braces_in_a_description_would_be_no_action() -> None:
+def test_template_escaped_keeps_braces_from_being_a_helm_action() -> None:
     assert generate_crd.template_escaped("a {{b}} c") == 'a {{ "{{" }}b}} c'

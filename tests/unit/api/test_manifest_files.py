@@ -34,13 +34,13 @@ def test_every_sample_is_valid_in_a_cluster_and_on_one_machine(sample: Path) -> 
     assert load_manifest(sample, place="machine") == in_cluster
 
 
-def test_the_samples_are_all_there() -> None:
+def test_samples_include_each_documented_file() -> None:
     assert {sample.name for sample in SAMPLES} >= {
         "evalrun-phase0.yaml", "simple-mode.yaml", "demo.yaml", "one-gpu-host.yaml", "pass-at-k.yaml", "gate.yaml",
     }  # fmt: skip
 
 
-def test_phase_0_is_what_the_protocol_says() -> None:
+def test_phase_0_sample_matches_the_protocol() -> None:
     spec = load_manifest(next(sample for sample in SAMPLES if "phase0" in sample.name), place="cluster").spec
     assert spec.model.path == "Qwen/Qwen2.5-Coder-7B-Instruct"
     assert [dataset.name for dataset in spec.datasets] == [
@@ -62,20 +62,20 @@ def test_defaults_are_applied(tmp_path: Path) -> None:
     assert run.spec.own_judge.sandbox.backend == "Evalrun"
 
 
-def test_one_line_a_problem_with_file_and_field(tmp_path: Path) -> None:
+def test_each_problem_is_one_line_with_file_and_field(tmp_path: Path) -> None:
     file = written(tmp_path, yaml.safe_dump(evalrun_manifest({"spec.protocol.samples": 4, "spec.output": {}})))
     output, samples = refusal(file).splitlines()
     assert output.startswith(f"{file}: spec.output: the results would be lost: write output.url (s3://..., gs://...")
     assert samples.startswith(f"{file}: spec.protocol.samples: EVAL@1 is one greedy answer: write samples: 1, or name")
 
 
-def test_other_objects_of_the_file_are_passed_over(tmp_path: Path) -> None:
+def test_other_objects_of_the_file_are_ignored(tmp_path: Path) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}}
     file = written(tmp_path, yaml.safe_dump_all([secret, None, evalrun_manifest()]))
     assert load_manifest(file, place="cluster").metadata.name == "run"
 
 
-def test_a_status_in_the_file_is_passed_over(tmp_path: Path) -> None:
+def test_status_in_the_file_is_ignored(tmp_path: Path) -> None:
     file = written(tmp_path, yaml.safe_dump({**evalrun_manifest(), "status": {"whatever": 1}}))
     assert load_manifest(file, place="cluster").status is None
 
@@ -99,7 +99,7 @@ def test_a_status_in_the_file_is_passed_over(tmp_path: Path) -> None:
         ("spec:\n  y: 1", ":2: the key True is not text: write it in quotes"),
     ],
 )
-def test_files_that_hold_no_evalrun(tmp_path: Path, text: str, says: str) -> None:
+def test_file_without_an_evalrun_is_refused_with_the_reason(tmp_path: Path, text: str, says: str) -> None:
     file = written(tmp_path, text)
     told = refusal(file)
     assert told.startswith(str(file))
@@ -126,7 +126,9 @@ def test_each_run_of_a_file_is_checked_as_kubectl_would_apply_each(tmp_path: Pat
 
 
 @pytest.mark.parametrize("case", BAD_METADATA, ids=lambda case: case.name)
-def test_labels_and_annotations_that_kubernetes_refuses(tmp_path: Path, case: Refused) -> None:
+def test_labels_and_annotations_that_kubernetes_refuses_are_refused_with_their_path(
+    tmp_path: Path, case: Refused
+) -> None:
     file = written(tmp_path, yaml.safe_dump(case.manifest))
     told = refusal(file)
     assert told.startswith(f"{file}: {case.path}: "), told
@@ -135,12 +137,12 @@ def test_labels_and_annotations_that_kubernetes_refuses(tmp_path: Path, case: Re
 
 
 @pytest.mark.parametrize("metadata", GOOD_METADATA)
-def test_labels_and_annotations_that_kubernetes_takes(metadata: dict[str, dict[str, str]]) -> None:
+def test_labels_and_annotations_that_kubernetes_accepts_are_accepted(metadata: dict[str, dict[str, str]]) -> None:
     manifest = evalrun_manifest({f"metadata.{field}": notes for field, notes in metadata.items()})
     assert find_problems(manifest, place="cluster") == []
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused_with_the_cause(tmp_path: Path) -> None:
     assert refusal(tmp_path / "absent.yaml") == f"{tmp_path / 'absent.yaml'}: No such file or directory"
     assert refusal(tmp_path).startswith(f"{tmp_path}: Is a directory")
     binary = tmp_path / "binary.yaml"
@@ -153,7 +155,7 @@ def test_a_name_is_needed(tmp_path: Path) -> None:
     assert refusal(file) == f"{file}: metadata.name: is missing: write what the run is to be called"
 
 
-def test_labels_are_text(tmp_path: Path) -> None:
+def test_label_that_is_a_number_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, yaml.safe_dump(evalrun_manifest({"metadata.labels": {"step": 12}})))
     assert refusal(file).startswith(f"{file}: metadata.labels.step: ")
 
@@ -197,7 +199,7 @@ def with_numbers() -> dict[str, Any]:
     return manifest
 
 
-def test_numbers_are_taken_on_this_machine_where_yaml_writes_numbers(
+def test_unquoted_numbers_are_accepted_on_one_machine_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manifest = with_numbers()
@@ -212,7 +214,7 @@ def test_numbers_are_taken_on_this_machine_where_yaml_writes_numbers(
     assert len(said) == 3
 
 
-def test_a_cluster_takes_them_in_quotes_only(tmp_path: Path) -> None:
+def test_unquoted_numbers_are_refused_for_a_cluster(tmp_path: Path) -> None:
     said = refusal(written(tmp_path, yaml.safe_dump(with_numbers())))
     assert 'spec.protocol.temperature: 0.8 is not text: write it in quotes, "0.8"' in said
 

@@ -15,11 +15,11 @@ from evalrun_api.quantities import above_limits, amount
         ("1k", "1000"), ("1e3", "1000"), ("1E-2", "0.01"), ("1E", str(10**18)), ("2u", "0.000002"),
     ],
 )  # fmt: skip
-def test_amounts(quantity: str, number: str) -> None:
+def test_amount_converts_each_suffix(quantity: str, number: str) -> None:
     assert amount(quantity) == Decimal(number)
 
 
-def test_no_quantity() -> None:
+def test_amount_of_other_text_raises_value_error() -> None:
     with pytest.raises(ValueError, match="'a lot' is no quantity"):
         amount("a lot")
 
@@ -33,5 +33,7 @@ def test_no_quantity() -> None:
         ({"memory": "1Gi"}, {"memory": "1G"}, ["memory"]),
     ],
 )
-def test_requests_above_limits(requests: dict[str, str], limits: dict[str, str], names: list[str]) -> None:
+def test_above_limits_names_requests_above_their_limit(
+    requests: dict[str, str], limits: dict[str, str], names: list[str]
+) -> None:
     assert list(above_limits(Resources(requests=requests, limits=limits))) == names

@@ -114,7 +114,7 @@ def test_an_object_default_spells_out_every_field_that_has_a_default() -> None:
             assert with_default <= set(node["default"]), path
 
 
-def test_what_kubectl_get_prints_exists_and_is_no_list() -> None:
+def test_printer_columns_name_existing_scalar_fields() -> None:
     for name, kind, path, _, _ in COLUMNS:
         if path.startswith((".status", ".spec")):
             node = SCHEMA
@@ -123,12 +123,12 @@ def test_what_kubectl_get_prints_exists_and_is_no_list() -> None:
             assert node["type"] == kind, name
 
 
-def test_names_and_subresources() -> None:
+def test_crd_has_short_name_er_and_a_status_subresource() -> None:
     assert CRD["spec"]["names"]["shortNames"] == ["er"]
     assert VERSION["subresources"] == {"status": {}}
 
 
-def test_models_read_back_what_they_write() -> None:
+def test_models_survive_a_round_trip() -> None:
     run = EvalRun.from_wire(apply_defaults(SCHEMA, evalrun_manifest(rollout=True)))
     assert EvalRunSpec.model_validate(run.spec.to_wire()) == run.spec
     assert run.spec.to_wire() == apply_defaults(SCHEMA, evalrun_manifest(rollout=True))["spec"]

@@ -149,7 +149,7 @@ def test_old_signature_under_a_new_statement_is_found(bundle: Path, tmp_path: Pa
     assert _is_found(_archive_of(members | {"attestation.json": forged.to_bytes()}), tmp_path / "edited")
 
 
-def test_statement_signed_by_another_key_is_not_that_of_a_trusted_one(bundle: Path, tmp_path: Path) -> None:
+def test_statement_signed_by_an_untrusted_key_differs(bundle: Path, tmp_path: Path) -> None:
     envelope = Envelope.parse(_members_of(bundle)["attestation.json"])
     mine = new_key(tmp_path)
     forged = Envelope.sign(envelope.statement(), mine)

@@ -52,7 +52,7 @@ def test_envelope_with_another_payload_is_not_signed(tmp_path: Path) -> None:
         lambda text: "[" * 100_000,
     ],
 )
-def test_envelope_spelt_otherwise_is_refused(tmp_path: Path, change: Callable[[str], str]) -> None:
+def test_envelope_in_another_spelling_is_refused(tmp_path: Path, change: Callable[[str], str]) -> None:
     text = Envelope.sign({"a": 1}, new_key(tmp_path)).to_bytes().decode()
     with pytest.raises(EnvelopeError):
         Envelope.parse(change(text).encode())
@@ -101,7 +101,7 @@ def test_key_with_passphrase_is_refused(tmp_path: Path) -> None:
         SigningKey.read(locked)
 
 
-def test_public_key_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_file_without_a_public_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key.pub").write_text("no key")
     with pytest.raises(BadInputError, match=r"key\.pub: no PEM public key"):
         PublicKey.read(tmp_path / "key.pub")

@@ -66,7 +66,7 @@ def test_equal_problems_have_different_commitments(tmp_path: Path, openings: dic
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", json.dumps({"dataset": "d", "problem_id": "p", "salt": "no"})])
-def test_opening_that_is_none_is_refused(line: str) -> None:
+def test_malformed_opening_is_refused_with_its_line(line: str) -> None:
     with pytest.raises(BadInputError, match=r"openings\.jsonl:1: no opening"):
         parse_openings([line], "openings.jsonl")
 

@@ -173,7 +173,7 @@ def test_signature_that_the_instance_does_not_vouch_for_differs(
     assert message in text
 
 
-def test_signer_refuses_an_answer_that_nobody_could_verify(instance: Instance, tmp_path: Path) -> None:
+def test_signer_refuses_an_answer_that_cannot_be_verified(instance: Instance, tmp_path: Path) -> None:
     late = Instance(instance.authority, Log(in_an_hour))
     with served(late):
         root = TrustRoot.read(late.write_trust_config(tmp_path))
@@ -210,7 +210,7 @@ def test_statement_that_was_changed_is_not_signed(signed: KeylessEnvelope) -> No
     assert not found.is_signed
 
 
-def test_every_changed_bit_is_found_but_in_the_name_that_nobody_signs(signed: KeylessEnvelope, root: TrustRoot) -> None:
+def test_every_changed_bit_is_found_outside_of_the_unsigned_log_name(signed: KeylessEnvelope, root: TrustRoot) -> None:
     """Sigstore's form has that one: it stands before the log's signature, and is looked at by no verifier."""
     content, trust = signed.to_bytes(), Trust(identity=SIGNER, root=root)
     name = content.index(b"\\u2014 ") + len(b"\\u2014 ")
@@ -380,7 +380,7 @@ def test_instance_that_does_not_answer_is_named(instance: Instance, tmp_path: Pa
         KeylessSigner(root, instance.authority.token).sign(STATEMENT)
 
 
-def test_trust_config_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_file_without_a_trust_config_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trust.json").write_text("{}")
     with pytest.raises(BadInputError, match="no ClientTrustConfig of Sigstore"):
         TrustRoot.read(tmp_path / "trust.json")

@@ -22,7 +22,7 @@ def root_by_definition(rows: Sequence[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("count", [*range(20), 63, 64, 65, 1000])
-def test_root_of_rows_is_the_rfcs(count: int) -> None:
+def test_root_of_rows_matches_the_definition_of_the_rfc(count: int) -> None:
     rows = [f"row {number}".encode() for number in range(count)]
     tree = MerkleTree()
     for row in rows:
@@ -31,7 +31,7 @@ def test_root_of_rows_is_the_rfcs(count: int) -> None:
     assert tree.count == count
 
 
-def test_root_of_no_rows_is_the_hash_of_nothing() -> None:
+def test_root_of_no_rows_is_the_empty_root() -> None:
     assert MerkleTree().root() == EMPTY_ROOT
 
 

@@ -15,7 +15,7 @@ def add_checkpoint(place: Path) -> None:
     (place / "model.safetensors").write_bytes(b"")
 
 
-def test_checkpoints_come_by_their_numbers_from_the_top_or_from_where_verl_writes_them(tmp_path: Path) -> None:
+def test_find_checkpoints_sorts_by_number_and_finds_verls_subdirectory(tmp_path: Path) -> None:
     add_checkpoint(tmp_path / "global_step_10")
     add_checkpoint(tmp_path / "global_step_9" / "actor" / "huggingface")
     (tmp_path / "global_step_notes.txt").write_text("")
@@ -62,5 +62,5 @@ def test_a_run_has_its_checkpoints_model_and_step() -> None:
         ([130, 1], ExitCode.STOPPED),
     ],
 )
-def test_a_series_ends_as_its_worst_run(codes: list[int], code: ExitCode) -> None:
+def test_series_exit_code_is_that_of_its_worst_run(codes: list[int], code: ExitCode) -> None:
     assert worst(codes) is code

@@ -72,12 +72,12 @@ async def no_pod(claim: str) -> AsyncIterator[SendFrom]:
     yield run_here
 
 
-async def test_the_aggregator_sends_everything(stored: Path, directory: Path) -> None:
+async def test_the_aggregator_sends_every_file(stored: Path, directory: Path) -> None:
     assert await bring_outputs(ended(str(stored)), directory, [], run_here, no_pod) == "its aggregator"
     assert contents(directory) == FILES
 
 
-async def test_the_aggregator_sends_what_is_asked_for(stored: Path, directory: Path) -> None:
+async def test_the_aggregator_sends_only_the_requested_files(stored: Path, directory: Path) -> None:
     await bring_outputs(ended(str(stored)), directory, ["summary.json"], run_here, no_pod)
     assert contents(directory) == {"summary.json": FILES["summary.json"]}
 
@@ -88,13 +88,13 @@ async def test_aggregator_refusal_is_reported(tmp_path: Path, directory: Path) -
         await bring_outputs(ended(str(tmp_path / "empty")), directory, [], run_here, no_pod)
 
 
-async def test_after_the_ttl_they_are_read_from_the_url(stored: Path, directory: Path) -> None:
+async def test_outputs_are_read_from_the_url_after_the_ttl(stored: Path, directory: Path) -> None:
     url = stored.as_uri()
     assert await bring_outputs(ended(url), directory, [], None, no_pod) == url
     assert contents(directory) == FILES
 
 
-async def test_where_the_pod_may_not_be_asked_the_url_is_read(
+async def test_outputs_are_read_from_the_url_if_exec_is_forbidden(
     stored: Path, directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bring_outputs(ended(stored.as_uri()), directory, [], refusing("pods/exec is forbidden"), no_pod)
@@ -121,7 +121,7 @@ async def test_a_volume_without_its_aggregator_is_read_through_a_pod(stored: Pat
     assert mounted == ["results", "gone"]
 
 
-async def test_a_volume_that_no_pod_may_mount_is_named_with_what_to_do(directory: Path) -> None:
+async def test_volume_that_no_pod_may_mount_is_named_with_the_remedy(directory: Path) -> None:
     says = r"team/run_1 on the volume of PersistentVolumeClaim results: mount it in a pod .* pods is forbidden"
     with pytest.raises(BadInputError, match=says):
         await bring_outputs(ended("pvc://results/team/run_1"), directory, [], None, no_pod)
@@ -134,7 +134,7 @@ async def test_a_volume_that_no_pod_may_mount_is_named_with_what_to_do(directory
         ("pvc://results/team/run_1", "/mnt/claims/results/team/run_1"),
     ],
 )
-async def test_the_aggregator_is_asked_for_the_path_that_it_knows(directory: Path, url: str, path: str) -> None:
+async def test_the_aggregator_is_asked_for_the_path_inside_its_pod(directory: Path, url: str, path: str) -> None:
     asked: list[str] = []
 
     async def send(command: Sequence[str], output: BinaryIO) -> None:

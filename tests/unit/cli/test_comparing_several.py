@@ -124,7 +124,7 @@ def test_a_stopped_run_is_decided_again_from_its_outputs(stopped: Path, tmp_path
     assert (found["of_problems"], found["decision"]) == (PROBLEMS, "FAIL")
 
 
-def test_a_stopped_run_feeds_no_gate_that_looks_once(stopped: Path, tmp_path: Path) -> None:
+def test_gate_of_fixed_size_refuses_a_stopped_run(stopped: Path, tmp_path: Path) -> None:
     write_run(tmp_path / "main", verdicts_of([True] * PROBLEMS))
     with pytest.raises(BadInputError, match="an interval for a run of fixed size is not valid for it"):
         gate(str(stopped), policy(tmp_path), view="text", output=None)
@@ -141,7 +141,7 @@ def test_a_comparison_warns_of_a_stopped_run(stopped: Path, tmp_path: Path) -> N
     assert any("was stopped early by its gates" in line for line in compare(run, stopped).warnings)
 
 
-def test_intervals_of_a_stopped_run_hold_whenever_one_stops(stopped: Path) -> None:
+def test_stopped_run_has_anytime_valid_intervals_or_none(stopped: Path) -> None:
     metrics = json.loads((stopped / "summary.json").read_text())["datasets"]["humaneval"]["metrics"]
     assert metrics["accepted_at_1"]["method"] == "betting"
     assert metrics["accepted_at_1"]["low"] == 0.0

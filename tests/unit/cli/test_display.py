@@ -28,7 +28,7 @@ def printed(*statuses: ledger_pb2.GetStatusResponse) -> list[str]:
     return capture.get().splitlines()
 
 
-def test_a_line_says_state_counts_and_what_the_run_waits_for() -> None:
+def test_progress_line_shows_state_counts_and_the_reason_for_waiting() -> None:
     counts = "[    7.5 s] judging | demo: 32/32 generated, 3 judged, 2 accepted (66.7 %), 1 NOT JUDGED"
     assert progress_line(status(99.0), 7.5, Pace(), OpenRequests()) == counts
     assert progress_line(status(99.0, FULL), 7.5, Pace(), OpenRequests()) == f"{counts} | {FULL}"
@@ -42,7 +42,7 @@ def test_ended_run_failure_is_left_to_the_command() -> None:
     assert "wandb" not in printed(ended)[0]
 
 
-def test_lines_come_at_once_where_the_run_waits_for_something_and_else_seldom_and_with_news() -> None:
+def test_plain_lines_appear_at_once_for_a_wait_and_otherwise_rarely_with_progress() -> None:
     statuses = [status(0.0), status(1.0), status(2.0, FULL), status(2.2, ""), status(2.4, FULL), status(9.0)]
     later = [status(20.0, judged=5), status(32.1, judged=6), status(63.0, judged=6), status(900.0, judged=6)]
     lines = printed(*statuses, *later)
@@ -64,12 +64,12 @@ def test_unanswered_request_is_reported_less_and_less_often() -> None:
     assert told == ["0", "30", "60", "120", "240"]
 
 
-def test_other_waits_are_reported_too() -> None:
+def test_each_reason_for_waiting_is_printed() -> None:
     lines = printed(status(0.0, FULL), status(0.2, "waiting for the judge: Connection refused"))
     assert [line.rpartition(" | ")[2] for line in lines] == [FULL, "waiting for the judge: Connection refused"]
 
 
-def test_a_terminal_has_bars_and_above_them_what_the_run_waits_for_once() -> None:
+def test_terminal_shows_bars_and_each_reason_for_waiting_once() -> None:
     console = Console(width=100, force_terminal=True, legacy_windows=False)
     with console.capture() as capture:
         display = make_display(console, stopwatch())
@@ -93,7 +93,7 @@ def test_warnings_are_printed_once_each_also_at_the_end() -> None:
     assert lines == ["warning: endpoint a does not list its models", "warning: sums: 2 of 2 answers hold no program"]
 
 
-def test_the_clock_is_the_commands_and_never_runs_backwards() -> None:
+def test_progress_time_is_that_of_the_command_and_never_decreases() -> None:
     console = Console(width=60)
     seconds = iter([100.0, 112.0, 112.2, 113.0])
     clock = stopwatch(lambda: next(seconds))

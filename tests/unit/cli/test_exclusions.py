@@ -41,7 +41,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["suites.json", "p/1", "p/2"], {"plus": ["p/1", "p/2"], "base": ["p/1", "p/2"]}),
     ],
 )
-def test_each_dataset_leaves_out_what_it_has(files: Path, given: list[str], excluded: dict[str, list[str]]) -> None:
+def test_read_exclusions_keeps_for_each_dataset_the_ids_that_it_has(
+    files: Path, given: list[str], excluded: dict[str, list[str]]
+) -> None:
     assert read_exclusions(given, PROBLEMS) == excluded
 
 

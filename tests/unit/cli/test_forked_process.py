@@ -61,7 +61,7 @@ def output_of(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
 
 
-def test_a_forked_child_keeps_nothing_open_and_its_end_is_seen() -> None:
+def test_forked_child_keeps_no_descriptor_open_and_its_exit_code_is_returned() -> None:
     ended = output_of(CHILD)
     first, _, rest = ended.stdout.partition("[")
     *codes, seen = json.loads(f"[{rest}")

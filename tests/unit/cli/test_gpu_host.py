@@ -22,7 +22,7 @@ LINES = """0, GPU-aa, NVIDIA H100 80GB HBM3, 81559, 4, 580.159.04
 GPUS = parse_gpus(LINES)
 
 
-def test_parse_gpus_reads_what_nvidia_smi_prints() -> None:
+def test_parse_gpus_reads_the_output_of_nvidia_smi() -> None:
     assert GPUS[0] == Gpu("0", "GPU-aa", "NVIDIA H100 80GB HBM3", 81559, 4, "580.159.04")
     assert (GPUS[1].index, GPUS[1].used_mib) == ("1", 0)
     assert parse_gpus("No devices were found\n") == []
@@ -118,7 +118,9 @@ def interpreter(**packages: str) -> Interpreter:
         (interpreter(), "sglang", ["sglang"]),
     ],
 )
-def test_interpreter_lacks_what_is_missing_or_too_old(found: Interpreter, engine: str, lacks: list[str]) -> None:
+def test_interpreter_lacks_lists_missing_and_outdated_packages(
+    found: Interpreter, engine: str, lacks: list[str]
+) -> None:
     assert found.lacks(engine) == lacks
 
 
@@ -133,7 +135,7 @@ def status(generated: int, *replicas: ledger_pb2.Replica) -> ledger_pb2.GetStatu
     return ledger_pb2.GetStatusResponse(datasets=datasets, replicas=replicas)
 
 
-def test_part_times_tells_each_part_once_and_how_long_it_took() -> None:
+def test_part_times_reports_each_part_once_with_its_duration() -> None:
     times = PartTimes()
     facts = {"weights_seconds": "9.6", "compile_seconds": "21.4"}
     said = [
@@ -161,7 +163,7 @@ def test_part_times_of_a_run_whose_answers_were_stored_have_no_load() -> None:
     assert times.line({}, 3.0) == "times: judge after the last answer 2 s, in all 3 s"
 
 
-def test_doctor_names_what_is_missing() -> None:
+def test_doctor_findings_name_each_missing_requirement() -> None:
     assert kernel_finding("Linux", "6.18.44-fc").lacks == ""
     assert "5.13" in kernel_finding("Linux", "5.4.0-generic").lacks
     assert "macOS" in kernel_finding("Darwin", "24.6.0").lacks

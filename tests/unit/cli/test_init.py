@@ -41,14 +41,14 @@ def test_init_rewards_writes_a_script_that_uses_our_reward(tmp_path: Path) -> No
     assert "evalrun_trainers.trl_reward" in imports
 
 
-def test_init_where_a_file_is_there_replaces_nothing(tmp_path: Path) -> None:
+def test_init_refuses_to_replace_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "evalrun.yaml").write_text("mine")
     with pytest.raises(BadInputError, match="already there"):
         init_in(tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_init_below_a_file_says_what_is_wrong(tmp_path: Path) -> None:
+def test_init_below_a_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInputError, match="name a directory that can be written to"):
         init_in(tmp_path / "file" / "below")

@@ -50,7 +50,7 @@ def test_hostile_names_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert "<b>a</b>" not in printed
 
 
-def test_markdown_name_mentions_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_markdown_escapes_at_signs_in_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, model in (("a", "@org/team"), ("b", "x @someone")):
         write_run(tmp_path / name, verdicts_of([True] * 50), run=name, spec={"model": {"path": model}})
     print_leaderboard([str(tmp_path)], view="markdown", output=None)

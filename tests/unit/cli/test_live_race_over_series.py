@@ -30,7 +30,7 @@ def dataset_of(run: SeriesRun) -> str:
     return name
 
 
-def test_whole_runs_decide_a_race_and_nothing_is_run_again(tmp_path: Path) -> None:
+def test_complete_runs_decide_a_race_without_another_run(tmp_path: Path) -> None:
     runs = write_series(tmp_path, {"global_step_10": 100, "global_step_20": 380, "global_step_30": 40})
     race = LiveRace(runs, dataset_of(runs[0]), "benchmark")
     assert race.racing == {"global_step_20"}
@@ -46,7 +46,7 @@ def test_undecided_race_ends_with_the_possible_best_runs(tmp_path: Path) -> None
     assert race.choose(()) is None, "there are no more problems to draw"
 
 
-def test_a_series_that_was_stopped_goes_on_with_the_checkpoint_that_has_no_results(tmp_path: Path) -> None:
+def test_stopped_series_continues_with_the_checkpoint_without_results(tmp_path: Path) -> None:
     runs = write_series(tmp_path, {"global_step_10": 380, "global_step_20": 100, "global_step_30": 0})
     race = LiveRace(runs, dataset_of(runs[0]), "benchmark")
     assert race.standing is None

@@ -37,19 +37,21 @@ def run_file(directory: Path, name: str, **dataset: object) -> Path:
         ({"excludeProblems": ["a"]}, "excludeProblems is"),
     ],
 )
-def test_runs_with_other_problems_or_tests_are_no_race(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+def test_race_of_runs_with_other_problems_or_tests_is_refused(
+    tmp_path: Path, other: dict[str, Any], message: str
+) -> None:
     files = [run_file(tmp_path, "a"), run_file(tmp_path, "b", **other)]
     with pytest.raises(BadInputError, match=f"b.yaml: spec.datasets\\[0\\].{message}"):
         race_files(files, RULES, output=tmp_path / "race", options=LocalOptions())
 
 
-def test_a_source_of_another_directory_is_another(tmp_path: Path) -> None:
+def test_race_of_runs_with_sources_in_different_directories_is_refused(tmp_path: Path) -> None:
     files = [run_file(tmp_path / "x", "a"), run_file(tmp_path / "y", "b")]
     with pytest.raises(BadInputError, match=r"source is '.*y/problems.jsonl' here and '.*x/problems.jsonl'"):
         race_files(files, RULES, output=tmp_path / "race", options=LocalOptions())
 
 
-def test_runs_that_ask_differently_get_as_far_as_their_output(tmp_path: Path) -> None:
+def test_race_of_runs_with_different_prompts_passes_the_check_of_problems(tmp_path: Path) -> None:
     """They are refused later, because the race would write into the directory of a file."""
     files = [
         run_file(tmp_path, "a", source="builtin:demo"),

@@ -14,12 +14,12 @@ SERVER = "http://127.0.0.1:8080"
 
 
 @pytest.mark.parametrize("spec", [RUN_CODE, SUBMIT])
-def test_a_server_judges_either_way(spec: dict[str, Any]) -> None:
+def test_sandbox_fusion_server_is_accepted_for_both_judge_modes(spec: dict[str, Any]) -> None:
     options = LocalOptions(sandbox_fusion=SERVER)
     options.check(spec)
 
 
-def test_our_own_sandbox_judges_our_own_tests() -> None:
+def test_own_sandbox_is_accepted_for_run_code() -> None:
     options = LocalOptions(slots=2)
     options.check(RUN_CODE)
 
@@ -57,7 +57,7 @@ def test_a_directory_that_the_sandboxs_user_may_not_enter_is_named(tmp_path: Pat
     assert find_closed_directory(Path("/usr/lib")) is None
 
 
-def test_packages_go_to_sandbox_and_judge(tmp_path: Path) -> None:
+def test_packages_become_flags_and_a_missing_directory_is_refused(tmp_path: Path) -> None:
     options = LocalOptions(packages=[tmp_path / "a b", Path("c")])
     assert options.package_flags == [
         "--package-dirs",
@@ -73,7 +73,7 @@ OURS, THEIRS = "EVALRUN_SANDBOX_TLS_FOLDER", "EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"
 
 
 @pytest.mark.parametrize(("name", "other"), [(OURS, THEIRS), (THEIRS, OURS)])
-def test_tls_is_for_both_ends_or_none(name: str, other: str) -> None:
+def test_tls_for_only_one_of_sandbox_and_judge_is_refused(name: str, other: str) -> None:
     check_tls({})
     check_tls({name: "/etc/tls", other: "/etc/tls"})
     with pytest.raises(BadInputError, match=f"^{name}: .* set {other} too"):

@@ -22,7 +22,9 @@ FUSION = LocalOptions(sandbox_fusion="http://127.0.0.1:8080")
         (LocalOptions(), True, True, ["recorded", "sandbox", "judge", "aggregator", "generator"]),
     ],
 )
-def test_needed_parts(options: LocalOptions, generates: bool, plays_back: bool, parts: list[str]) -> None:
+def test_select_parts_starts_only_the_needed_parts(
+    options: LocalOptions, generates: bool, plays_back: bool, parts: list[str]
+) -> None:
     assert select_parts(options, generates=generates, plays_back=plays_back) == parts
 
 
@@ -34,7 +36,7 @@ def test_parts_that_are_not_used_end_with_the_context() -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_nothing_is_launched_for_a_file_that_is_missing(tmp_path: Path) -> None:
+def test_missing_file_prevents_the_launch_of_parts(tmp_path: Path) -> None:
     with launch_parts(["judge"], [str(tmp_path / "nowhere.jsonl")]) as launched:
         assert launched.services == {}
         assert launched.runner.run(asyncio.sleep(0, "usable")) == "usable"

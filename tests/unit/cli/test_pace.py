@@ -23,7 +23,7 @@ def test_pace_is_that_of_the_last_minute() -> None:
     assert meter.read(status(100, 2000), 130.0).seconds_left is None
 
 
-def test_estimate_stays_between_bursts_and_grows_when_nothing_comes() -> None:
+def test_estimate_is_stable_between_bursts_and_grows_without_answers() -> None:
     """Twelve answers a minute, four at a time every 20 s."""
     meter = PaceMeter()
     estimates = {}
@@ -39,7 +39,7 @@ def test_estimate_stays_between_bursts_and_grows_when_nothing_comes() -> None:
     assert stalled > 3 * 5000
 
 
-def test_estimate_after_answers_were_requeued_rests_on_what_came_since() -> None:
+def test_estimate_after_a_requeue_uses_only_later_answers() -> None:
     """Ten answers per second, 5,000 of which are requeued at 600 s."""
     meter = PaceMeter()
     for second in range(0, 601, 2):

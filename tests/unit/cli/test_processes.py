@@ -44,7 +44,7 @@ async def test_a_launched_part_gets_its_arguments(part: ServiceProcess) -> None:
     await part.stop(0)
 
 
-async def test_a_part_is_told_a_line_more_before_it_has_asked_for_it(part: ServiceProcess) -> None:
+async def test_part_receives_a_later_line_that_was_sent_early(part: ServiceProcess) -> None:
     await part.launch()
     part.arguments = ["name", "--told"]
     starting = asyncio.create_task(part.start(is_told_later=True))
@@ -55,7 +55,7 @@ async def test_a_part_is_told_a_line_more_before_it_has_asked_for_it(part: Servi
     await part.stop(0)
 
 
-async def test_a_part_that_ended_while_it_waited_is_started_again(part: ServiceProcess) -> None:
+async def test_part_that_ended_while_waiting_is_started_again(part: ServiceProcess) -> None:
     await part.launch()
     killed = part.pid
     assert killed is not None
@@ -68,14 +68,14 @@ async def test_a_part_that_ended_while_it_waited_is_started_again(part: ServiceP
     await part.stop(0)
 
 
-async def test_a_launched_part_that_refuses_its_arguments_says_so(part: ServiceProcess) -> None:
+async def test_launched_part_that_refuses_its_arguments_fails_with_the_reason(part: ServiceProcess) -> None:
     await part.launch()
     part.arguments = ["--refuse"]
     with pytest.raises(ServiceFailedError, match="part ended with exit code 1: refused"):
         await part.start()
 
 
-def test_part_ends_if_its_arguments_never_come(part: ServiceProcess) -> None:
+def test_part_without_arguments_on_stdin_ends_quietly(part: ServiceProcess) -> None:
     command = [sys.executable, "-m", part.module, late_arguments.FLAG]
     environment = {**os.environ, **part.environment}
     ended = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -83,7 +83,7 @@ def test_part_ends_if_its_arguments_never_come(part: ServiceProcess) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--output", "a b\nc"], ["\udcff", "\u00e9"]])
-def test_arguments_arrive_as_they_are(arguments: list[str], tmp_path: Path) -> None:
+def test_arguments_arrive_unchanged(arguments: list[str], tmp_path: Path) -> None:
     script = "import sys\nfrom evalrun_runtime.late_arguments import complete\nprint(ascii(complete(sys.argv[1:])))\n"
     script += "print('to the log', file=sys.stderr)"
     log = tmp_path / "log"

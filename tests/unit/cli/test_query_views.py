@@ -36,7 +36,7 @@ def test_a_query_gets_the_views_that_it_reads(sql: str, views: set[str]) -> None
     assert find_views(sql) == views
 
 
-def test_without_duckdb_a_query_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_without_duckdb_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(BadInputError, match="SQL needs the extra sql"):
         check_is_query("SELECT 1")

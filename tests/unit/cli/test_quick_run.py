@@ -47,7 +47,7 @@ def test_flags_that_exclude_each_other_name_themselves(asked: QuickRun, says: st
         asked.fill_defaults()
 
 
-def test_flags_set_what_a_file_would() -> None:
+def test_flags_set_the_same_fields_as_a_file() -> None:
     asked = QuickRun(
         [URL], "m", ["s"], 10, name="nightly", k=[10, 1], max_problems=20, step=300, labels={"team": "code"}
     ).fill_defaults()
@@ -77,12 +77,12 @@ def test_missing_flag_is_named(asked: QuickRun, missing: str) -> None:
     assert str(caught.value).startswith(missing)
 
 
-def test_the_demo_needs_no_more_than_its_endpoint() -> None:
+def test_demo_endpoint_fills_model_and_dataset() -> None:
     asked = QuickRun(["builtin:demo"]).fill_defaults()
     assert (asked.model, asked.datasets) == ("evalrun/recorded-demo", ["demo"])
 
 
-def test_the_file_that_is_left_says_the_same(tmp_path: Path) -> None:
+def test_written_file_reads_back_as_the_same_run(tmp_path: Path) -> None:
     asked = QuickRun([URL], "org/model", ["sums.jsonl"], 4).fill_defaults()
     document = make_manifest(asked, SUMS)
     text = file_text(document, asked)
@@ -101,7 +101,7 @@ def test_the_file_that_is_left_says_the_same(tmp_path: Path) -> None:
         ("/models/---", "run"),
     ],
 )
-def test_any_model_gives_a_run_that_a_cluster_takes(model: str, name: str) -> None:
+def test_any_model_name_gives_a_run_name_valid_in_a_cluster(model: str, name: str) -> None:
     document = make_manifest(
         QuickRun(["http://vllm:8000/v1"], model, ["demo"]).fill_defaults(), [("demo", "builtin:demo")]
     )

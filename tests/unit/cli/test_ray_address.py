@@ -23,13 +23,13 @@ SPEC = EvalRunSpec.model_validate(
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":6379", "host:port", "host:0", "host:70000", "ray://host:1"])
-def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> None:
+def test_malformed_address_is_refused_with_an_example(address: str) -> None:
     with pytest.raises(BadInputError, match="HOST:PORT") as raised:
         check_ray_address(address)
     assert "127.0.0.1:6379" in str(raised.value)
 
 
-def test_a_port_that_nobody_listens_at_is_refused_before_an_interpreter_is_looked_for() -> None:
+def test_closed_port_is_refused_before_an_interpreter_is_searched() -> None:
     with socket.socket() as bound:  # not listening
         bound.bind((LOOPBACK, 0))
         options = GpuOptions(ray_address=f"{LOOPBACK}:{bound.getsockname()[1]}")
@@ -46,7 +46,7 @@ def test_a_server_that_is_no_ray_is_refused() -> None:
         check_ray_address(address, uses_tls=True, seconds=0.1)  # what TLS hides is Ray's to tell
 
 
-def test_a_server_that_speaks_as_ray_does_is_taken() -> None:
+def test_grpc_server_is_accepted_as_ray() -> None:
     with ThreadPoolExecutor(1) as pool:
         server = grpc.server(pool)
         port = server.add_insecure_port(f"{LOOPBACK}:0")

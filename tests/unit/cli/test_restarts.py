@@ -16,5 +16,7 @@ from evalrun_cli.local.processes import Restarts
     ],
     ids=["first end", "doubles", "the last start allowed", "too many in the window", "long ago does not count"],
 )
-def test_delay(ended_at: list[float], now: float, delay: float | None) -> None:
+def test_restart_delay_doubles_and_ends_after_too_many_restarts_in_the_window(
+    ended_at: list[float], now: float, delay: float | None
+) -> None:
     assert Restarts(limit=5, window_seconds=60.0, first_delay_seconds=0.1).delay(ended_at, now) == delay

@@ -26,7 +26,7 @@ def shown(content: dict[str, Any], width: int = 80) -> list[str]:
     return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
-def test_what_is_reached_by_turn_is_shown_with_recovery() -> None:
+def test_acceptance_by_turn_is_shown_with_the_recovery_rate() -> None:
     found = {"value": 0.5, "low": 0.25, "high": 0.75, "n": 4}
     names = ("accepted_at_1", "pass_ratio_mean", "accepted_by_turn_1", "accepted_by_turn_2", "recovery_rate")
     counts = {"problems": 4, "final_status": {}, "left_out_problems": {"recovery_rate": 1}}
@@ -43,7 +43,7 @@ def test_figures_and_ends_of_each_dataset_are_shown() -> None:
     assert "contest 2 2" in lines
 
 
-def test_problems_without_a_verdict_are_told_beside_all() -> None:
+def test_judged_problems_are_shown_with_the_number_of_all() -> None:
     figure = {"value": 1.0, "low": 0.9, "high": 1.0, "n": 100}
     counts = {"problems": 164, "not_judged": 64, "final_status": {"success": 100}}
     found = summary(coverage=0.6098, counts=counts, metrics=dict.fromkeys(("accepted_at_1", "pass_ratio_mean"), figure))
@@ -54,7 +54,7 @@ def test_problems_without_a_verdict_are_told_beside_all() -> None:
     assert "contest pass@1, bounds 61.0 % to 100.0 % 164" in lines
 
 
-def test_what_else_the_protocol_asked_for_is_shown_in_the_order_of_k() -> None:
+def test_further_metrics_of_the_protocol_are_shown_in_order_of_k() -> None:
     def figure(value: float, n: int = 4) -> dict[str, Any]:
         return {"value": value, "low": value / 2, "high": value, "n": n}
 
@@ -88,23 +88,23 @@ def test_names_are_whole_at_80_columns_and_stand_in_the_specs_order() -> None:
         assert first[:3] == names[:3]
 
 
-def test_where_nothing_else_was_asked_for_no_table_is_empty() -> None:
+def test_protocol_without_further_metrics_shows_no_empty_table() -> None:
     assert sum(line.startswith("contest") for line in shown(summary())) == 2
 
 
-def test_answers_that_were_not_judged_say_between_what_the_figure_lies() -> None:
+def test_answers_that_were_not_judged_give_bounds_of_the_score() -> None:
     counts = {"problems": 4, "not_judged": 1, "final_status": {"success": 2, "wrong_answer": 1, "api_error": 1}}
     lines = shown(summary(coverage=0.75, counts=counts, accepted_bounds=[0.5, 0.75]))
     assert "contest pass@1, bounds 50.0 % to 75.0 % 4" in lines
 
 
-def test_judged_together_share_stands_below_the_score() -> None:
+def test_judged_together_share_is_shown_below_the_score() -> None:
     counts = {"problems": 4, "judged": 4, "judged_together": 1, "final_status": {"success": 4}}
     assert "contest judged together, can be forged 25.0 % 1 of 4" in shown(summary(counts=counts))
     assert not [line for line in shown(summary()) if "together" in line]
 
 
-def test_comparators_are_shown_only_where_they_would_decide_otherwise() -> None:
+def test_comparators_are_shown_only_if_their_verdicts_differ() -> None:
     counts = {"would_accept": 1, "would_reject": 3, "accepted": 0}
     lines = shown(summary(comparators={"otherwise": {"exact": counts}}))
     assert "Comparators that would decide otherwise" in lines
@@ -113,7 +113,7 @@ def test_comparators_are_shown_only_where_they_would_decide_otherwise() -> None:
         assert not any("Comparators" in line for line in shown(agreed))
 
 
-def test_no_figure_is_broken_and_no_column_falls_off_at_80_columns() -> None:
+def test_table_of_80_columns_shows_every_figure_and_column_whole() -> None:
     made = summary()
     figure = {"value": 1.0, "low": 1.0, "high": 1.0}
     ends = dict.fromkeys(ENDS, 9) | {"success": 99999, "api_error": 12345}
@@ -127,7 +127,7 @@ def test_no_figure_is_broken_and_no_column_falls_off_at_80_columns() -> None:
     assert not any(line.startswith("%") for line in lines)
 
 
-def test_why_answers_were_not_judged_is_listed_by_cause() -> None:
+def test_causes_of_not_judged_answers_are_listed_with_their_counts() -> None:
     causes = {"api_error: the test uses [red]patch": 2, "no verdict came": 1}
     counts = {"problems": 4, "not_judged": 3, "not_judged_causes": causes, "final_status": {"api_error": 3}}
     lines = shown(summary(accepted_bounds=[0.0, 0.75], counts=counts))
@@ -143,7 +143,7 @@ def test_results_tables_dataset_without_metrics_shows_its_counts() -> None:
     assert any(line.startswith("contest 2 2") for line in lines)
 
 
-def test_six_ways_to_end_leave_room_for_the_name_at_60_columns() -> None:
+def test_six_final_statuses_fit_beside_the_name_at_60_columns() -> None:
     ends = dict.fromkeys([status for status in ENDS if status != "api_error"], 999)
     lines = shown(summary(counts={"problems": 4, "final_status": {**ends, "api_error": 0}}), width=60)
     assert "contest 999 999 999 999 999 999" in lines

@@ -43,7 +43,7 @@ def secrets_in(run: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("days", "due"), [(90, True), (91, False), (0, True)])
-def test_is_due_after_more_than_the_days(days: int, due: bool) -> None:
+def test_is_due_only_once_more_days_have_passed_than_are_retained(days: int, due: bool) -> None:
     assert is_due(ENDED, NOW, days) is due
 
 
@@ -106,9 +106,7 @@ def test_prune_run_in_an_object_store_loses_texts_and_keeps_figures(tmp_path: Pa
     bucket.rm("/evaluations", recursive=True)
 
 
-def test_the_jobs_command_says_what_it_did_and_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prune_command_prints_pruned_runs_and_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = a_run(tmp_path / "run")
     assert main([str(tmp_path), "--retain-completions-days=30"]) is ExitCode.SUCCEEDED
     assert capsys.readouterr().out == f"{run}: pruned\n"

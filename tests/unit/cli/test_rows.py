@@ -71,6 +71,6 @@ def test_files_of_paths_returns_them_and_writes_nothing(named: Callable[[Path], 
         ([{"tests": object()}], r"problems\[0\]: cannot be written as JSON: a object has no JSON form"),
     ],
 )
-def test_files_of_unusable_argument_says_what_to_pass(given: object, says: str, tmp_path: Path) -> None:
+def test_files_of_unusable_argument_is_refused_with_what_to_pass(given: object, says: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=says):
         resolve_files(given, "problems", tmp_path)

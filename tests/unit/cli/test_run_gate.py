@@ -39,7 +39,7 @@ def test_a_baseline_is_checked_before_anything_is_generated(tmp_path: Path) -> N
         check_baseline(a_gate(baseline="nightly"), file)
 
 
-def test_the_policy_on_the_page_is_one(tmp_path: Path) -> None:
+def test_policy_example_of_the_page_is_read(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "comparing.md").read_text(encoding="utf-8")
     (tmp_path / "policy.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
     gates = read_policy(tmp_path / "policy.yaml")

@@ -94,7 +94,7 @@ def test_load_gives_exit_code_of_state_and_place(stored: RunResult, tmp_path: Pa
         RunResult("s3://bucket/run", SUMMARY, ExitCode.SUCCEEDED).directory  # noqa: B018
 
 
-def test_failed_leaves_out_what_was_not_judged_and_noise_floor_passes(stored: RunResult) -> None:
+def test_failed_excludes_not_judged_answers_and_noise_floor_repeats(stored: RunResult) -> None:
     assert [verdict.problem_id for verdict in stored.failed()] == ["b"]
     assert stored.failed("other") == []
     assert [(verdict.problem_id, verdict.not_judged_reason) for verdict in stored.not_judged()] == [("c", "out")]

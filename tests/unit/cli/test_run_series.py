@@ -60,7 +60,7 @@ def test_lanes_share_the_cpus_and_keep_two_runs_each(lanes: int, cpus: int, expe
     assert count_runs_at_once(lanes, cpus) == expected
 
 
-def test_lanes_never_exceed_the_limit_and_run_everything(tmp_path: Path) -> None:
+def test_lanes_run_every_choice_within_the_limit(tmp_path: Path) -> None:
     begun, beside = list[str](), list[int]()
 
     def choose(labels: Collection[str]) -> Choice | None:

@@ -54,7 +54,7 @@ def test_a_run_past_its_deadline_has_failed() -> None:
     assert exit_code(world.run) == ExitCode.FAILED
 
 
-def test_a_line_says_phase_counts_and_what_the_run_waits_for() -> None:
+def test_progress_line_shows_phase_counts_and_the_reason_for_waiting() -> None:
     world = generating()
     world.generated, world.judged = 50, 20
     world.settle()
@@ -64,7 +64,7 @@ def test_a_line_says_phase_counts_and_what_the_run_waits_for() -> None:
     assert "aggregator, judge, sandbox not ready yet" in progress_line(waiting.run, START)
 
 
-def test_a_run_that_no_operator_saw_says_so() -> None:
+def test_progress_line_of_a_run_without_an_operator_names_the_cause() -> None:
     run = EvalRun.from_wire(evalrun_manifest())
     assert "No operator has taken it up yet" in progress_line(run, START)
     assert not is_complete(run)
@@ -88,7 +88,7 @@ def test_the_tables_hold_conditions_datasets_and_places() -> None:
     assert "outputs: s3://outputs/run" in text
 
 
-def test_a_run_that_its_gates_ended_says_how_far_it_came() -> None:
+def test_run_stopped_early_by_its_gates_shows_the_answers_not_needed() -> None:
     run = ended(GateState.PASSED)
     said = "humaneval: 9 of 20 answers were not needed"
     assert run.status is not None
@@ -97,7 +97,7 @@ def test_a_run_that_its_gates_ended_says_how_far_it_came() -> None:
     assert "stopped early" not in shown(run)
 
 
-def test_plain_lines_come_where_the_phase_changes_and_seldom_else() -> None:
+def test_plain_lines_appear_at_phase_changes_and_otherwise_rarely() -> None:
     console = Console(file=io.StringIO(), width=200)
     display = PlainRunDisplay(console)
     world = generating()

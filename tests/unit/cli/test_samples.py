@@ -90,7 +90,7 @@ def test_show_run_narrow_terminal_cuts_nothing(
 
 
 @pytest.mark.parametrize("place", ["run", "running"])
-def test_samples_condition_lists_those_that_meet_it(
+def test_samples_condition_lists_only_matching_samples(
     place: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     list_samples(request.getfixturevalue(place), ["status=timeout"], 20, as_json=True)
@@ -112,7 +112,9 @@ def test_samples_limit_says_that_there_are_more(run: str, capsys: pytest.Capture
     assert "no sample meets the conditions" in capsys.readouterr().out
 
 
-def test_show_sample_failed_tests_come_with_expected_and_printed(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_sample_failed_tests_show_expected_and_printed_output(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     show_sample(run, "set/a#1", as_json=False, all_tests=False)
     text = capsys.readouterr().out
     assert "1 of 6 passed" in text
@@ -168,7 +170,7 @@ def test_show_sample_unknown_name_is_refused_with_remedy(run: str) -> None:
         show_sample(run, "set/z", as_json=False, all_tests=False)
 
 
-def test_samples_cluster_name_says_how_to_fetch_it() -> None:
+def test_samples_cluster_name_is_refused_with_the_command_to_fetch_outputs() -> None:
     with pytest.raises(BadInputError, match="evalrun results night --output DIR"):
         list_samples("er/night", [], 1, as_json=False)
 
@@ -178,7 +180,7 @@ def test_samples_no_run_is_refused(tmp_path: Path) -> None:
         list_samples(str(tmp_path), [], 1, as_json=False)
 
 
-def test_show_run_no_answer_yet_says_so(tmp_path: Path) -> None:
+def test_show_run_without_answers_is_refused_with_the_reason(tmp_path: Path) -> None:
     LedgerWriter(tmp_path / "ledger.sqlite3").close()
     with pytest.raises(BadInputError, match="has no answers yet"):
         show_run(str(tmp_path), as_json=False)

@@ -25,5 +25,5 @@ def test_a_pass_ratio_that_repeats_pass_at_1_is_left_out() -> None:
     assert "pass_ratio_mean" not in names
 
 
-def test_a_pass_ratio_of_its_own_is_shown() -> None:
+def test_pass_ratio_that_differs_from_pass_at_1_is_shown() -> None:
     assert "pass_ratio_mean" in shown([RIGHT, HALF, WRONG], [RIGHT, RIGHT, WRONG])

@@ -18,7 +18,7 @@ from evalrun_runtime.exits import BadInputError
         (False, False, "of the job", "of the job"),
     ],
 )
-def test_token_comes_from_what_was_named(
+def test_token_comes_from_file_then_sign_in_then_environment(
     tmp_path: Path, is_file: bool, interactive: bool, ambient: str, token: str
 ) -> None:
     file = tmp_path / "token"

@@ -10,7 +10,7 @@ from evalrun_cli.local.workspace import START_SETTINGS
 from evalrun_runtime.exits import BadInputError
 
 
-def test_settings_are_found_again_as_they_were(tmp_path: Path) -> None:
+def test_stored_settings_are_read_back_unchanged(tmp_path: Path) -> None:
     options = LocalOptions(2, True, None, [tmp_path / "packages"])  # noqa: FBT003 - as the flags stand
     stored = StartSettings.from_options(options, ("http://a/v1",), 30.0)
     stored.write(tmp_path)

@@ -68,7 +68,7 @@ def test_main_with_an_error_that_quotes_data_spells_escapes_out(
     assert "\x1b" not in said
 
 
-def test_no_color_styles_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_color_prints_without_styles(capsys: pytest.CaptureFixture[str]) -> None:
     open_console(environment={"NO_COLOR": "1"}).print("x", style="bold red")
     assert capsys.readouterr().out == "x\n"
 

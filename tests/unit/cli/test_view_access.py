@@ -103,7 +103,7 @@ def test_token_file_without_a_token_that_cannot_be_guessed_is_refused(
         (TOKEN, False),
     ],
 )
-def test_session_is_taken_as_it_was_signed_until_it_ends(cookie: str, is_session: bool) -> None:
+def test_session_cookie_is_accepted_only_unchanged_and_until_it_expires(cookie: str, is_session: bool) -> None:
     now = [1_000_000.0]
     access = SharedAccess((), BearerTokens("another-token-of-yesterday", TOKEN), None, lambda: now[0])
     signature = access.new_session(TOKEN).partition(".")[2]

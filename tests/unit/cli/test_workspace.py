@@ -29,20 +29,20 @@ def test_the_default_name_holds_the_run_and_the_time() -> None:
     assert default_directory("demo", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == Path("outputs/demo_20260102_030405")
 
 
-def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
+def test_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(BadInputError, match="not empty: name another directory"):
         create(tmp_path, ORDER)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_directory_with_a_run_in_it_is_refused_with_the_way_on(tmp_path: Path) -> None:
+def test_directory_with_a_run_is_refused_with_the_command_to_resume(tmp_path: Path) -> None:
     create(tmp_path, ORDER)
     with pytest.raises(BadInputError, match=f"go on with its run by evalrun resume {tmp_path}"):
         create(tmp_path, ORDER)
 
 
-def test_a_directory_whose_run_has_no_answer_is_taken_away_by_the_command_that_made_it(tmp_path: Path) -> None:
+def test_directory_without_answers_is_removed_by_the_command_that_made_it(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     (workspace.directory / "evalrun.yaml").write_text("")
     with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
@@ -59,7 +59,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         create(tmp_path / "file" / "out", ORDER)
 
 
-def test_a_directory_in_which_nothing_was_done_is_taken_away_again(tmp_path: Path) -> None:
+def test_unused_directory_is_removed(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     (workspace.logs / "aggregator.log").write_text("evalrun: refused")
     workspace.discard_unused()
@@ -133,7 +133,7 @@ def test_change_with_effect_on_answers_is_refused_and_named_on_resume(
     assert order_in(directory) == ORDER
 
 
-def test_a_run_without_an_answer_begins_anew_with_whatever_is_asked(tmp_path: Path) -> None:
+def test_run_without_answers_restarts_with_the_new_configuration(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
         ledger.execute("CREATE TABLE completions (row INTEGER PRIMARY KEY)")
@@ -183,7 +183,7 @@ def test_has_completions_ledger_without_tables_returns_false(tmp_path: Path) -> 
     assert not workspace.has_completions
 
 
-def test_a_rejudging_that_could_not_copy_the_ledger_copies_it_when_tried_again(tmp_path: Path) -> None:
+def test_rejudging_again_after_a_failed_copy_copies_the_ledger_again(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     workspace.ledger.write_bytes(b"no database at all, but long enough to be looked at " * 100)
     for _ in range(2):  # the first try has made the directory
@@ -191,7 +191,7 @@ def test_a_rejudging_that_could_not_copy_the_ledger_copies_it_when_tried_again(t
             rejudge_directory(workspace.directory, output=None, options=LocalOptions())
 
 
-def test_a_full_disk_is_an_error_in_one_line_and_leaves_what_was_there(tmp_path: Path) -> None:
+def test_full_disk_is_a_one_line_error_and_keeps_the_stored_run_configuration(tmp_path: Path) -> None:
     create(tmp_path / "run", ORDER)
     (tmp_path / "run" / "work_order.tmp").symlink_to("/dev/full")
     with pytest.raises(BadInputError, match=r"work_order\.json: cannot be written: No space left on device"):

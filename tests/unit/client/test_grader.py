@@ -57,7 +57,7 @@ def test_a_grader_gets_the_tests_of_a_published_format_as_verls_rows_hold_them()
     assert json.loads(json.loads(test.input)["ground_truth"])["entry_point"] == "f"
 
 
-def test_verls_grader_leaves_code_to_the_tests() -> None:
+def test_grader_of_verl_leaves_code_problems_to_their_tests() -> None:
     grader = verls_grader("mixed")
     request = answer_request("r", dataset(), CODE, Answer("print(input())"), grader)
     assert (request.submission.text, request.stdio.tests[0].expected_output) == ("print(input())", "1")
@@ -79,7 +79,7 @@ def ended(status: int, stdout: str = "", reason: str = "", *, judged: bool = Tru
         ('{"score": 0.25, "accepted": true}', True, judge_pb2.FINAL_STATUS_SUCCESS),
     ],
 )
-def test_a_score_is_a_verdict(said: str, accepted: bool, status: int) -> None:
+def test_score_of_a_grader_becomes_a_judged_verdict(said: str, accepted: bool, status: int) -> None:
     verdict = answer_verdict(MATHS, GRADER, ended(judge_pb2.TEST_STATUS_WRONG_ANSWER, said))
     assert (verdict.judged, verdict.accepted, verdict.score) == (True, accepted, json.loads(said)["score"])
     assert (verdict.final_status, verdict.code, verdict.HasField("pass_ratio")) == (status, "", False)
@@ -212,7 +212,7 @@ def test_a_grader_that_cannot_be_used_is_named(tmp_path: Path, source: bytes | N
 
 
 @pytest.mark.parametrize("said", [r'{"error": "\ud800"}', '{"score": 1' + "0" * 400 + "}", "[" * 100_000])
-def test_whatever_a_grader_prints_is_a_verdict(said: str) -> None:
+def test_malformed_output_of_a_grader_is_not_judged_with_a_reason(said: str) -> None:
     graded = make_graded_verdict(Grader("g", "", ""), ended(judge_pb2.TEST_STATUS_SUCCESS, said))
     assert not graded.judged
     assert graded.tests[0].reason.startswith("the grader of g: ")

@@ -44,7 +44,7 @@ def test_record_of_a_problem_overrides_the_dataset() -> None:
     assert request.submission.language == "cpp"
 
 
-def test_over_long_answers_are_cut_where_the_dataset_says_so() -> None:
+def test_answers_are_cut_at_the_limit_of_the_dataset() -> None:
     assert judge_request("run", dataset(), STDIO, ANSWER).submission.max_characters == 0
     assert judge_request("run", dataset(max_answer_characters=99), STDIO, ANSWER).submission.max_characters == 99
 
@@ -62,7 +62,7 @@ def test_an_answers_own_mode_and_language_win_and_a_cut_answer_is_marked() -> No
     assert submission.mode == judge_pb2.SUBMISSION_MODE_STANDALONE
 
 
-def test_a_prelude_goes_with_the_answer_for_tests_may_be_named_by_digest_alone() -> None:
+def test_prelude_is_sent_with_the_answer() -> None:
     problem = Problem("d", "p", "Solve.", StdioTests(("1",), ("1",), prelude="import math\n"))
     assert judge_request("run", dataset(), problem, ANSWER).submission.prelude == "import math\n"
     assert not judge_request("run", dataset(), STDIO, ANSWER).submission.prelude
@@ -86,7 +86,7 @@ def test_each_family_has_its_form_and_default_limits(
     assert not request.HasField("comparator")
 
 
-def test_letters_count_unless_the_data_sets_authors_or_the_run_say_otherwise() -> None:
+def test_comparator_is_case_sensitive_unless_the_dataset_or_the_run_sets_another() -> None:
     """abc380_d asks for a string with exchanged case: without case, the wrong answer passes."""
     plain = STDIO
     theirs = replace(plain, comparator=ProblemComparator("standard", case_sensitive=False, by_format=True))

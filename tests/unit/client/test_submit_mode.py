@@ -33,7 +33,7 @@ PROBLEM = Problem(
         ("mbpp", "  ", "sandbox_id '  '"),
     ],
 )
-def test_a_record_must_name_a_row_and_nothing_else(dataset: str, row: str, complaint: str) -> None:
+def test_record_without_a_row_or_with_tests_is_refused(dataset: str, row: str, complaint: str) -> None:
     problem = replace(PROBLEM, sandbox_dataset=dataset, sandbox_id=row)
     with pytest.raises(BadInputError, match=r"contests\.jsonl: problem 'p1'") as error:
         list(require_rows([PROBLEM, problem], "contests.jsonl"))
@@ -41,7 +41,7 @@ def test_a_record_must_name_a_row_and_nothing_else(dataset: str, row: str, compl
 
 
 @pytest.mark.parametrize("row", ["7", "HumanEval/0", "1575_A. Another Sorting Problem", "p03000 - Bounding (ABC)"])
-def test_ordinary_ids_pass(row: str) -> None:
+def test_ordinary_ids_are_accepted(row: str) -> None:
     problem = replace(PROBLEM, sandbox_id=row)
     assert list(require_rows([problem], "contests.jsonl")) == [problem]
 
@@ -88,7 +88,7 @@ def test_a_record_may_leave_its_tests_to_the_server(form: PromptFormat) -> None:
         list(require_tests([PROBLEM, problem], "contests.jsonl"))
 
 
-def test_a_record_without_tests_and_without_a_row_is_none() -> None:
+def test_record_without_tests_and_without_a_row_is_refused() -> None:
     values = {name: value for name, value in ROW.items() if name != "sandbox_id"}
     with pytest.raises(BadInputError, match="field 'ground_truth' is missing"):
         parse_record(Row(values, "contests.jsonl", 1), None)

@@ -91,7 +91,7 @@ async def test_refusal_is_bad_input_and_silence_is_not(runs: ClusterRuns, answer
         await runs.get("run")
 
 
-async def test_a_file_is_applied_server_side_with_what_else_it_holds(runs: ClusterRuns, answers: Answers) -> None:
+async def test_every_object_of_a_file_is_applied_server_side(runs: ClusterRuns, answers: Answers) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"token": "x"}}
     answers.add("PATCH", "/api/v1/namespaces/evals/secrets/key", secret)
     answers.add("PATCH", f"{RUNS}/run", wire())
@@ -106,7 +106,7 @@ async def test_a_kind_that_is_not_known_is_left_to_kubectl(runs: ClusterRuns) ->
         await runs.apply({"apiVersion": "shop.example/v1", "kind": "Widget", "metadata": {"name": "w"}})
 
 
-async def test_pods_come_with_their_part_and_logs_line_by_line(runs: ClusterRuns, answers: Answers) -> None:
+async def test_pods_are_listed_with_their_part_and_logs_are_read_by_line(runs: ClusterRuns, answers: Answers) -> None:
     pod = {
         "metadata": {"name": "run-judge-0", "labels": {"app.kubernetes.io/component": "judge"}},
         "spec": {"containers": [{"name": "judge"}]},
@@ -152,7 +152,7 @@ def over() -> EvalRun:
     return generating().generate_all().judge_all().settle().run
 
 
-async def test_a_volume_is_read_through_a_pod_that_is_restricted_and_goes_again(
+async def test_volume_is_read_through_a_restricted_pod_that_is_deleted_afterwards(
     runs: ClusterRuns, answers: Answers
 ) -> None:
     answers.add("POST", PODS, reader(ready=False))
@@ -178,7 +178,9 @@ async def test_a_volume_is_read_through_a_pod_that_is_restricted_and_goes_again(
     assert sent["spec"]["activeDeadlineSeconds"] == 900
 
 
-async def test_a_pod_that_does_not_start_says_why_and_goes_too(answers: Answers, runs: ClusterRuns) -> None:
+async def test_reader_pod_that_does_not_start_is_reported_with_the_reason_and_deleted(
+    answers: Answers, runs: ClusterRuns
+) -> None:
     answers.add("POST", PODS, reader(ready=False))
     answers.add("GET", f"{PODS}/run-results-x", reader(ready=False))
     answers.add("DELETE", f"{PODS}/run-results-x", {"kind": "Status", "status": "Success"})

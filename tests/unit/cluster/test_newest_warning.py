@@ -30,7 +30,7 @@ NO_NODE = warning("FailedScheduling", "no GPU", lastTimestamp=None, eventTime="2
         ([NO_VOLUME, SHARED], NO_VOLUME_TOLD),
     ],
 )
-def test_the_newest_warning_is_told_unless_it_hinders_nothing(
+def test_newest_warning_returns_the_latest_event_that_matters(
     events: list[dict[str, Any]], expected: StatusEvent | None
 ) -> None:
     assert newest_warning(events) == expected

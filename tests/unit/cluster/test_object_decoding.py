@@ -41,7 +41,7 @@ def test_decode_page_whole_or_one_by_one_gives_the_same_objects(odd: str) -> Non
     assert (list(page.items), page.version, page.continuation) == (items, "7", "next")
 
 
-def test_decode_page_with_an_object_nested_too_deeply_yields_it_by_its_metadata() -> None:
+def test_decode_page_object_nested_too_deeply_is_given_by_its_metadata() -> None:
     first, second, third = decode_page(page_of(json.dumps(item("a")), deep("b"), json.dumps(item("c")))).items
     assert (first, third) == (item("a"), item("c"))
     assert isinstance(second, UndecodableObject)

@@ -36,7 +36,7 @@ async def echo(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def test_a_request_arrives_as_it_was_sent_and_a_packed_answer_is_unpacked() -> None:
+async def test_request_arrives_unchanged_and_a_gzip_answer_is_unpacked() -> None:
     async with client_of(echo) as (client, url):
         answer = await client.patch(
             f"{url}/apis/a%2Fb?labelSelector=x%3Dy,z", content=b"{}", headers={"Authorization": "Bearer mine"}
@@ -48,7 +48,7 @@ async def test_a_request_arrives_as_it_was_sent_and_a_packed_answer_is_unpacked(
     }  # fmt: skip
 
 
-async def test_a_watch_is_given_as_it_comes() -> None:
+async def test_watch_yields_each_line_as_it_arrives() -> None:
     go_on = asyncio.Event()
 
     async def watch(request: web.Request) -> web.StreamResponse:
@@ -80,7 +80,7 @@ async def test_a_watch_that_breaks_is_a_read_error() -> None:
             await answer.aread()
 
 
-async def test_errors_are_httpx2s() -> None:
+async def test_timeouts_and_refused_connections_raise_httpx2_errors() -> None:
     released = asyncio.Event()
 
     async def never(request: web.Request) -> web.StreamResponse:
@@ -123,7 +123,7 @@ PROXY = "http://proxy.invalid:3128"
         ("https://10.1.2.3:6443", {"https_proxy": PROXY, "no_proxy": "10.1.2.3:port"}, PROXY),
     ],
 )
-def test_the_environments_proxy_is_used_but_for_the_servers_that_it_excepts(
+def test_find_proxy_uses_the_environments_proxy_except_for_no_proxy_servers(
     monkeypatch: pytest.MonkeyPatch, server: str, variables: dict[str, str], proxy: str | None
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):

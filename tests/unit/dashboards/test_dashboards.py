@@ -20,14 +20,14 @@ def loaded(uid: str) -> dict[str, Any]:
     return content
 
 
-def test_the_files_are_what_the_code_says() -> None:
+def test_shipped_files_equal_the_rendered_ones() -> None:
     assert {path for path, text in rendered().items() if (ROOT / path).read_text() != text} == set()
     shipped = {*(ROOT / CHART / "dashboards").iterdir(), *(ROOT / CHART / "alerts").iterdir()}
     assert shipped == {ROOT / path for path in rendered()}
 
 
 @pytest.mark.parametrize("uid", NAMES)
-def test_a_dashboard_is_whole(uid: str) -> None:
+def test_dashboard_has_unique_ids_known_variables_and_complete_targets(uid: str) -> None:
     page = loaded(uid)
     assert page["uid"] == uid
     assert len(uid) <= 40  # Grafana refuses a longer one
@@ -53,7 +53,7 @@ def test_a_dashboard_is_whole(uid: str) -> None:
 
 
 @pytest.mark.parametrize("uid", NAMES)
-def test_no_panel_lies_on_another_or_beyond_the_edge(uid: str) -> None:
+def test_panels_do_not_overlap_or_exceed_the_grid(uid: str) -> None:
     places = [panel["gridPos"] for panel in loaded(uid)["panels"]]
     for place in places:
         assert place["x"] >= 0
@@ -72,7 +72,7 @@ def test_panels_that_do_not_fit_beside_each_other_begin_a_new_line() -> None:
     assert places == [(0, 0, 1), (0, 1, 8), (10, 1, 8), (0, 9, 8), (0, 17, 1), (0, 18, 8)]
 
 
-def test_the_dashboards_show_what_they_must() -> None:
+def test_dashboards_show_the_required_panels() -> None:
     throughput, judge, checkpoints = ({panel.title for panel in dashboard.panels} for dashboard in DASHBOARDS)
     assert throughput >= {"Problems/s", "Output tokens/s", "Sandbox slots in use", "Money a solved problem"}
     assert judge >= {"Queue", "Sandbox", "Total", "Sandbox slots in use", "Requests/s without a verdict, by cause"}

@@ -82,7 +82,9 @@ def truth(**fields: object) -> dict[str, object]:
         ({**GOOD, "comparator": {"name": "checker", "protocol": "kattis"}}, "field 'comparator.source' is missing"),
     ],
 )
-def test_a_bad_second_line(tmp_path: Path, second_line: str | bytes | dict[str, object], message: str) -> None:
+def test_bad_second_line_is_refused_with_its_number(
+    tmp_path: Path, second_line: str | bytes | dict[str, object], message: str
+) -> None:
     text = json.dumps(second_line) if isinstance(second_line, dict) else second_line
     line = text if isinstance(text, bytes) else text.encode()
     (tmp_path / "p.jsonl").write_bytes(json.dumps(GOOD).encode() + b"\n" + line + b"\n")
@@ -135,12 +137,12 @@ def test_a_bad_second_line(tmp_path: Path, second_line: str | bytes | dict[str, 
         ),
     ],
 )
-def test_a_bad_file(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_bad_file_is_refused_with_the_cause(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     assert refusal(name, tmp_path).startswith(message)
 
 
-def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
+def test_missing_file_and_directory_are_refused_with_the_cause(tmp_path: Path) -> None:
     assert refusal("no.jsonl", tmp_path) == f"no.jsonl: no such file (looked for {tmp_path}/no.jsonl)"
     assert refusal(f"{tmp_path}/no.jsonl", Path("/elsewhere")) == f"{tmp_path}/no.jsonl: no such file"
     assert refusal(str(tmp_path), tmp_path).endswith(": is a directory; name the file in it")
@@ -244,7 +246,7 @@ BROKEN = ["assert f(1)", "assert f(2"]
         ({"id": 1, "content": "f", "test_list": BROKEN}, "test_list"),
     ],
 )
-def test_an_assert_that_does_not_compile_is_named_where_it_would_have_told_the_entry_point(
+def test_assert_that_does_not_compile_is_refused_with_its_field(
     row: dict[str, object], field: str, tmp_path: Path
 ) -> None:
     write_jsonl(tmp_path / "p.jsonl", [row])

@@ -51,14 +51,14 @@ def never(seconds: float) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_every_file_comes_as_it_is(tmp_path: Path) -> None:
+def test_every_file_is_fetched_unchanged(tmp_path: Path) -> None:
     assert fetch_checkpoint("memory://bucket/step_7/", tmp_path / "model", never) == 1004
     came = {str(path.relative_to(tmp_path / "model")): path.read_bytes() for path in tmp_path.rglob("*.*")}
     assert {name: content for name, content in came.items() if not name.startswith("..")} == FILES
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
-def test_a_directory_that_is_there_is_whole(store: MemoryFileSystem, tmp_path: Path) -> None:
+def test_existing_directory_is_not_fetched_again(store: MemoryFileSystem, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     store.pipe_file("/bucket/step_7/new.json", b"x")
     assert fetch_checkpoint("memory://bucket/step_7", tmp_path / "model", never) == 0
@@ -74,7 +74,7 @@ def test_remains_of_an_ended_attempt_are_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_file_that_comes_short_is_fetched_again(tmp_path: Path) -> None:
+def test_truncated_file_is_fetched_again(tmp_path: Path) -> None:
     waits: list[float] = []
     BadStore.cut_short["/bucket/step_7/model-00001.safetensors"] = 2
     fetch_checkpoint("badstore://bucket/step_7", tmp_path / "model", waits.append)
@@ -83,7 +83,7 @@ def test_a_file_that_comes_short_is_fetched_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_file_that_never_comes_whole_leaves_no_directory(tmp_path: Path) -> None:
+def test_file_that_stays_truncated_leaves_no_directory(tmp_path: Path) -> None:
     waits: list[float] = []
     BadStore.cut_short["/bucket/step_7/config.json"] = ATTEMPTS
     with pytest.raises(OSError, match="1 of 2 bytes"):
@@ -108,7 +108,7 @@ def test_source_without_model_is_refused(source: str, says: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("with_model", [False, True])
-def test_an_adapter_comes_alone_or_with_its_base(store: MemoryFileSystem, tmp_path: Path, with_model: bool) -> None:
+def test_adapter_is_fetched_alone_or_with_its_base(store: MemoryFileSystem, tmp_path: Path, with_model: bool) -> None:
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         store.pipe_file(f"/bucket/lora/{name}", b"{}")
     model = ["memory://bucket/step_7", str(tmp_path / "model")] if with_model else []
@@ -118,13 +118,13 @@ def test_an_adapter_comes_alone_or_with_its_base(store: MemoryFileSystem, tmp_pa
 
 
 @pytest.mark.usefixtures("store")
-def test_a_model_is_no_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fetch_of_a_model_as_an_adapter_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--adapter", "memory://bucket/step_7", str(tmp_path / "adapter")]) == ExitCode.BAD_INPUT
     said = capsys.readouterr().err
     assert "model.adapter memory://bucket/step_7: no LoRA adapter is there, adapter_config.json is missing" in said
 
 
-def test_the_program_says_why_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fetch_program_reports_why_it_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["memory://bucket/none", str(tmp_path / "model")]) == ExitCode.BAD_INPUT
     assert "evalrun: model.path memory://bucket/none: nothing is there" in capsys.readouterr().err
     assert main(["memory://bucket/none"]) == ExitCode.BAD_INPUT

@@ -94,14 +94,14 @@ def test_every_example_of_the_page_is_loaded_here() -> None:
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_problem_examples(tmp_path: Path, name: str) -> None:
+def test_problem_examples_of_the_page_load_as_listed(tmp_path: Path, name: str) -> None:
     written(tmp_path, "problems")
     problems = load_problems(name, base_dir=tmp_path)
     assert [(problem.dataset, problem.problem_id, problem.test_count) for problem in problems] == PROBLEMS[name]
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_response_examples(tmp_path: Path, name: str) -> None:
+def test_response_examples_of_the_page_load_as_listed(tmp_path: Path, name: str) -> None:
     alike = ("statements.jsonl", "phase0_humaneval.parquet")  # their ids stand in other examples too
     chosen = [path for path in written(tmp_path, "problems") if not path.endswith(alike)]
     written(tmp_path, "responses")

@@ -68,7 +68,7 @@ def of_kind(*kinds: str) -> list[str]:
     return [key for key, expected in EXPECTED.items() if expected["kind"] in kinds]
 
 
-def test_has_both_families_and_every_difficulty() -> None:
+def test_demo_problems_cover_every_family_and_difficulty() -> None:
     families = Counter(problem.family for problem in PROBLEMS.values())
     assert families == {"stdio": 16, "check": 8, "asserts": 8}
     by_family = Counter((problem.family == "stdio", problem.difficulty) for problem in PROBLEMS.values())

@@ -118,7 +118,7 @@ def test_an_eval_file_needs_the_extra_and_the_message_says_how(tmp_path: Path) -
 
 
 @pytest.mark.timeout(180)
-def test_what_the_package_writes_in_both_forms_gives_the_same_answers(tmp_path: Path) -> None:
+def test_logs_of_the_inspect_package_in_both_forms_give_the_same_answers(tmp_path: Path) -> None:
     if not PYTHON:
         pytest.skip("EVALRUN_TEST_INSPECT names no interpreter with the extra inspect")
     paths = os.pathsep.join(str(PROJECT_ROOT / "libs" / name / "src") for name in ("data", "runtime", "api"))

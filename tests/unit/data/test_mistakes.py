@@ -72,7 +72,7 @@ def test_load_problems_with_more_mistakes_than_are_read_says_that_these_are_the_
     assert str(error.value).startswith(f"the first {MAX_MISTAKES} mistakes:\n")
 
 
-def test_a_number_of_tests_is_no_test_that_is_left_out(tmp_path: Path) -> None:
+def test_column_n_tests_is_accepted_as_a_number_and_refused_as_tests(tmp_path: Path) -> None:
     test = "def check(candidate):\n    assert candidate(1) == 1\n"
     row = {"task_id": "HumanEval/0", "prompt": "def f(x):\n", "entry_point": "f", "test": test}
     assert len(load_problems(write(tmp_path, {**row, "n_tests": 119}))) == 1

@@ -20,7 +20,7 @@ A, B, C = ("a" * 32, "b" * 32, "c" * 32)
     ("missing", "gone"),
     [(0, []), (1, [A]), (10, [A]), (11, [A, B]), (1000, [A, B])],
 )
-def test_the_least_recently_used_go_and_none_that_was_used_today(missing: int, gone: list[str]) -> None:
+def test_least_recently_used_models_are_removed_and_none_used_today(missing: int, gone: list[str]) -> None:
     models = [
         CachedModel(B, NOW - 2 * MIN_UNUSED_SECONDS, 10),
         CachedModel(C, NOW - MIN_UNUSED_SECONDS + 1, 10),

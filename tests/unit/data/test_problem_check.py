@@ -52,7 +52,7 @@ def test_every_mistake_is_listed_with_its_line(tmp_path: Path) -> None:
     assert (found.rows, len(found.problems)) == (7, 4)
 
 
-def test_a_line_that_cannot_be_read_is_no_mistake_of_the_row_before_it(tmp_path: Path) -> None:
+def test_unreadable_line_is_not_reported_at_the_row_before(tmp_path: Path) -> None:
     (file := tmp_path / "mine.jsonl").write_text(f"\n{json.dumps(RIGHT)}\nnot json\n")
     found = check_file(str(file), {})
     [(position, text)] = found.findings
@@ -82,7 +82,7 @@ def test_a_method_may_be_the_entry_point(tmp_path: Path) -> None:
     assert checked(tmp_path, row).mistakes == []
 
 
-def test_a_row_with_other_columns_than_those_before_says_so(tmp_path: Path) -> None:
+def test_row_with_other_columns_than_the_rows_before_is_reported(tmp_path: Path) -> None:
     found = checked(
         tmp_path, {"question": "Add.", "test_list": ["assert f(1)"]}, {"instruction": "Add.", "checks": ["assert f(1)"]}
     )
@@ -100,7 +100,7 @@ def test_a_row_with_other_columns_than_those_before_says_so(tmp_path: Path) -> N
         {"question": "Add.", "test_list": ["assert add(1, 2) == 3"], "id": "a"},
     ],
 )
-def test_near_misses_become_records(row: dict[str, Any], tmp_path: Path) -> None:
+def test_nearly_right_rows_are_read_as_records(row: dict[str, Any], tmp_path: Path) -> None:
     found = checked(tmp_path, row)
     assert found.mistakes == []
     [problem] = found.problems

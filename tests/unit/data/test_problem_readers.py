@@ -56,7 +56,7 @@ def parquet(path: Path, rows: list[dict[str, object]]) -> str:
 
 
 @pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz", "p.parquet", "no_suffix"])
-def test_records_of_every_family(tmp_path: Path, name: str) -> None:
+def test_records_of_every_family_survive_a_round_trip(tmp_path: Path, name: str) -> None:
     problems = [stdio_problem(), check_problem(), assert_problem()]
     rows = [make_problem_record(problem) for problem in problems]
     path = tmp_path / name
@@ -89,7 +89,7 @@ def test_a_source_is_relative_to_its_base_directory_a_file_url_or_any_fsspec_url
         load_problems("memory://readers/q.jsonl")
 
 
-def test_gzip_is_told_by_content_and_blank_lines_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
+def test_gzip_is_detected_by_content_and_blank_lines_and_a_byte_order_mark_are_ignored(tmp_path: Path) -> None:
     lines = (
         "\ufeff"
         + json.dumps(make_problem_record(stdio_problem()))
@@ -101,7 +101,7 @@ def test_gzip_is_told_by_content_and_blank_lines_and_a_byte_order_mark_do_not_ma
     assert [problem.problem_id for problem in load_problems(str(path))] == ["sum", "b"]
 
 
-def test_one_dataset_of_a_file_with_several(tmp_path: Path) -> None:
+def test_named_dataset_of_a_file_with_several_is_selected(tmp_path: Path) -> None:
     rows = [make_problem_record(stdio_problem(dataset=name)) for name in ("one", "two")]
     path = str(write_jsonl(tmp_path / "p.jsonl", rows))
     assert [problem.dataset for problem in load_problems(path, "two")] == ["two"]
@@ -142,13 +142,13 @@ def test_several_files_must_not_share_a_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["HumanEval.jsonl", "HumanEval.jsonl.gz", "renamed.jsonl"])
-def test_humaneval_as_published(tmp_path: Path, name: str) -> None:
+def test_published_humaneval_row_is_read(tmp_path: Path, name: str) -> None:
     (problem,) = load_problems(str(write_jsonl(tmp_path / name, [HUMANEVAL])))
     assert (problem.dataset, problem.problem_id, problem.prompt) == ("humaneval", "HumanEval/0", "def f(x):\n")
     assert problem.ground_truth == CheckTest("def f(x):\n", str(HUMANEVAL["test"]), "f")
 
 
-def test_mbpp_as_published(tmp_path: Path) -> None:
+def test_published_mbpp_row_is_read_and_mbpp_reg_selects_its_range(tmp_path: Path) -> None:
     rows = [{**MBPP, "task_id": number} for number in (10, 11, 210, 211)]
     path = str(write_jsonl(tmp_path / "mbpp.jsonl", rows))
     assert [problem.problem_id for problem in load_problems(path, "mbpp_reg")] == ["MBPP/11", "MBPP/210"]
@@ -157,7 +157,7 @@ def test_mbpp_as_published(tmp_path: Path) -> None:
     assert problem.ground_truth == AssertTests(("assert f(1) == 1",), "import math", "f")
 
 
-def test_the_sanitized_mbpp(tmp_path: Path) -> None:
+def test_sanitized_mbpp_row_is_read(tmp_path: Path) -> None:
     row = {
         **MBPP,
         "prompt": "Write it.",
@@ -191,7 +191,7 @@ def test_a_published_file_names_its_dataset_itself(tmp_path: Path) -> None:
         ("def f(:", ["assert f(1) == 1"], "f"),
     ],
 )
-def test_entry_points(code: str, asserts: list[str], name: str | None) -> None:
+def test_entry_point_is_the_function_that_the_asserts_call(code: str, asserts: list[str], name: str | None) -> None:
     assert entry_point(code, asserts) == name
 
 
@@ -210,7 +210,7 @@ EVALPLUS: dict[str, object] = {
 
 
 @pytest.mark.parametrize("begin", ["", "["])
-def test_arguments_may_be_infinite_as_mbpp_plus_publishes_them(tmp_path: Path, begin: str) -> None:
+def test_evalplus_arguments_may_be_infinite_and_other_fields_may_not(tmp_path: Path, begin: str) -> None:
     row = {**EVALPLUS, "plus_input": [[float("inf")], [float("-inf")]]}
     path = tmp_path / "rows.jsonl"
     path.write_text(begin + json.dumps(row) + "]" * len(begin))
@@ -221,7 +221,7 @@ def test_arguments_may_be_infinite_as_mbpp_plus_publishes_them(tmp_path: Path, b
         load_problems(str(path))
 
 
-def test_no_plus_inputs_may_be_an_empty_object(tmp_path: Path) -> None:
+def test_plus_input_may_be_an_empty_object_and_no_other_object(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "rows.jsonl", [EVALPLUS | {"plus_input": {}}]))
     plus, base = load_problems(path)
     assert (plus.dataset, base.dataset) == ("humaneval_plus", "humaneval_plus_base")
@@ -231,7 +231,7 @@ def test_no_plus_inputs_may_be_an_empty_object(tmp_path: Path) -> None:
         load_problems(path)
 
 
-def test_evalplus_files_are_the_plus_datasets_whatever_they_are_called(tmp_path: Path) -> None:
+def test_evalplus_file_gives_the_plus_datasets_whatever_its_name(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "HumanEval.jsonl", [EVALPLUS]))
     problem, twin = load_problems(path)
     assert twin.key == ("humaneval_plus_base", "HumanEval/0")
@@ -302,7 +302,7 @@ BIGCODEBENCH = {
 }
 
 
-def test_bigcodebench_is_asked_by_either_prompt_and_runs_after_the_complete_one(tmp_path: Path) -> None:
+def test_bigcodebench_uses_either_prompt_and_runs_after_the_complete_prompt(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "bigcodebench.jsonl", [BIGCODEBENCH]))
     (complete,) = load_problems(path)
     (instruct,) = load_problems(path, "bigcodebench_instruct")
@@ -356,7 +356,7 @@ def test_unsupported_row_of_a_published_benchmark_is_refused(
 # --- verl ---
 
 
-def test_verl_rows_with_a_chat(tmp_path: Path) -> None:
+def test_verl_row_with_a_chat_keeps_its_messages(tmp_path: Path) -> None:
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     path = parquet(tmp_path / "v.parquet", [verl_row(json.dumps(STDIO_TRUTH), chat, index=7, split="test")])
     (problem,) = load_problems(path)
@@ -375,7 +375,7 @@ def test_verl_rows_with_a_chat(tmp_path: Path) -> None:
         ({"assert_case": ["assert f(g(1))"], "entry_point": "g"}, AssertTests(("assert f(g(1))",), "", "g")),
     ],
 )
-def test_verl_ground_truths(tmp_path: Path, truth: object, expected: object) -> None:
+def test_verl_ground_truth_becomes_tests(tmp_path: Path, truth: object, expected: object) -> None:
     (problem,) = load_problems(str(write_jsonl(tmp_path / "v.jsonl", [verl_row(truth)])))
     assert (problem.ground_truth, problem.problem_id, problem.messages) == (expected, "1", ())
 
@@ -432,7 +432,7 @@ def test_the_asked_for_dataset_names_a_verl_file_or_takes_one_of_its_sources(tmp
 # --- CodeContests ---
 
 
-def test_codecontests_as_the_hub_has_it(tmp_path: Path) -> None:
+def test_codecontests_row_of_the_hub_is_read(tmp_path: Path) -> None:
     row = {
         "name": "1_A. Sum",
         "description": "Add.",
@@ -468,7 +468,7 @@ def test_groups_are_refused_where_a_file_has_none_unless_all_are_named(tmp_path:
 # --- the real files ---
 
 
-def test_the_real_published_files_and_their_speed() -> None:
+def test_real_published_files_are_read_completely_and_fast() -> None:
     humaneval, mbpp = str(data_file("humaneval/HumanEval.jsonl.gz")), str(data_file("mbpp/mbpp.jsonl.gz"))
     begin = time.process_time()
     problems = load_problems(humaneval) + load_problems(mbpp)
@@ -482,7 +482,7 @@ def test_the_real_published_files_and_their_speed() -> None:
         assert f"def {points['MBPP/' + str(row['task_id'])]}" in str(row["code"]).replace("(", " (")
 
 
-def test_the_real_contest_problems() -> None:
+def test_real_contest_problems_are_read_with_all_tests() -> None:
     problems = load_problems(str(data_file("codecontests/code_contests_20.jsonl.gz")), "codecontests_valid")
     assert len(problems) == 20
     assert min(problem.test_count for problem in problems) == 35
@@ -505,7 +505,9 @@ def test_a_large_parquet_file_is_streamed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("source", "case_sensitive"), [(2, False), (5, None), ("", False)])
-def test_letters_count_as_the_authors_of_a_data_set_count_them(source: object, case_sensitive: bool | None) -> None:
+def test_case_sensitivity_follows_the_source_of_a_codecontests_problem(
+    source: object, case_sensitive: bool | None
+) -> None:
     """CodeContests compares without case; AtCoder's own judge does not, number 5 in the published schema."""
     row = {"name": "a", "statement": "Solve.", "tests": [{"input": "1", "output": "Yes"}], "source": source}
     problem = parse_statement_and_tests(Row(row, "rows.jsonl", 1), None)
@@ -521,7 +523,7 @@ def test_a_file_may_be_one_object_over_several_lines(tmp_path: Path) -> None:
         load_problems("row.json", base_dir=tmp_path)
 
 
-def test_a_grader_gets_what_a_row_holds(tmp_path: Path) -> None:
+def test_graded_row_is_read_for_its_grader_and_other_rows_as_tests(tmp_path: Path) -> None:
     """Rows of graded data sources are not read as tests; the others are, as ever."""
     rows = [
         {
@@ -568,7 +570,7 @@ def test_a_row_without_anything_to_compare_with_is_refused(tmp_path: Path, row: 
         list(iter_problems(Source(str(tmp_path / "rows.jsonl")), "d", graded=lambda _: True))
 
 
-def test_our_record_holds_a_reference_too(tmp_path: Path) -> None:
+def test_record_with_another_ground_truth_is_read_as_a_reference_of_its_grader(tmp_path: Path) -> None:
     row = {"problem_id": "1", "prompt": "2+2?", "ground_truth": {"answer": 4}, "extra_info": {"level": 5}}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     (problem,) = iter_problems(Source(str(tmp_path / "rows.jsonl")), "maths", graded=lambda _: True)

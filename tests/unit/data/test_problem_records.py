@@ -23,7 +23,7 @@ from evalrun_registry.limits import PartialLimits
         ("", ""),
     ],
 )
-def test_canonical_text(text: str, canonical: str) -> None:
+def test_canonical_text_normalizes_line_ends_blanks_and_unicode(text: str, canonical: str) -> None:
     assert canonical_text(text) == canonical
     assert canonical_text(canonical) == canonical
 

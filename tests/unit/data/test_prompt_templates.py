@@ -22,7 +22,7 @@ from evalrun_runtime.exits import BadInputError
 FORMATS: tuple[PromptFormat, ...] = get_args(PromptFormat)
 
 
-def test_function_chat() -> None:
+def test_function_chat_asks_for_the_complete_function() -> None:
     (message,) = render(check_problem())
     assert message.role == "user"
     assert message.content == (
@@ -53,7 +53,7 @@ def test_completion_of_humaneval_is_the_raw_prompt_byte_for_byte() -> None:
     assert render(problem, "Completion") == [Message("user", "\r\n def f(x):\n\t")]
 
 
-def test_completions_of_the_other_families() -> None:
+def test_completion_of_asserts_and_stdio_is_a_comment_with_the_statement() -> None:
     assert render(assert_problem(), "Completion")[0].content == (
         '"""\nWrite a function add that adds two numbers.\n'
         'assert add(1, 2) == 3\nassert add(-1, 1) == 0\nassert add(0, 0) == 0\n"""\n'
@@ -62,7 +62,7 @@ def test_completions_of_the_other_families() -> None:
     assert render(replace(stdio_problem(), language="c"), "Completion")[0].content.startswith("/*\nAdd two numbers.\n")
 
 
-def test_a_published_chat_is_sent_as_it_is() -> None:
+def test_published_chat_is_sent_unchanged() -> None:
     chat = (Message("system", "s"), Message("user", "u"))
     problem = replace(stdio_problem(), messages=chat, prompt="s\n\nu")
     assert render(problem) == list(chat)
@@ -154,7 +154,7 @@ def test_a_template_wins_over_a_problems_own_chat_but_for_its_system_message() -
     ("content", "message"),
     [(b"Solve it.", "write {prompt} where"), (b"{prompt} \xff", "not UTF-8"), (None, "mine.txt")],
 )
-def test_a_template_that_cannot_be_used_is_one_line(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_unusable_template_is_refused_with_the_cause(tmp_path: Path, content: bytes | None, message: str) -> None:
     if content is not None:
         (tmp_path / "mine.txt").write_bytes(content)
     with pytest.raises(BadInputError, match=message):

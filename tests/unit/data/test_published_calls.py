@@ -93,7 +93,7 @@ def statuses(forks: WarmForks, problem: Problem, code: str) -> list[str]:
     return list(judge(sent, program_after(tests.prelude, code, SubmissionMode.AUTO), execute=forks.run).statuses)
 
 
-def test_apps_rows_whose_tests_are_texts(tmp_path: Path) -> None:
+def test_apps_row_with_text_tests_gives_stdio_tests(tmp_path: Path) -> None:
     row = {**APPS, "input_output": json.dumps({"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", ["7"]]})}
     problem = loaded(tmp_path, row)
     assert (problem.key, problem.difficulty) == (("apps", "3"), "interview")
@@ -204,7 +204,7 @@ def test_calls_are_judged_by_the_values_they_return(
         (APPS, "{1: 2}", '{"1": 2}'),
     ],
 )
-def test_apps_takes_what_livecodebench_does_not(
+def test_apps_accepts_looser_return_types_than_livecodebench(
     forks: WarmForks, tmp_path: Path, row: dict[str, Any], returned: str, expected: str
 ) -> None:
     given = {"inputs": [[0]], "outputs": [json.loads(expected)], "fn_name": "f"}
@@ -276,7 +276,9 @@ def test_livecodebench_rows_that_name_a_language_have_it(tmp_path: Path) -> None
         ("xs: List[int], k: int) -> List[float]", ""),
     ],
 )
-def test_types_that_no_value_has_leave_a_problem_that_says_so(tmp_path: Path, annotations: str, told: str) -> None:
+def test_problem_with_unsupported_types_is_read_and_its_refusal_explained(
+    tmp_path: Path, annotations: str, told: str
+) -> None:
     starter = f"class Solution:\n    def f(self, {annotations}:\n"
     problem = loaded(tmp_path, functional(starter_code=starter, language="go"))
     said = problem.ground_truth.explain_refusal("go")

@@ -23,7 +23,7 @@ def load(tmp_path: Path, rows: list[dict[str, object]], problems: list[Problem] 
     return load_responses(["r.jsonl"], problems or PROBLEMS, tmp_path)
 
 
-def test_a_row_with_everything(tmp_path: Path) -> None:
+def test_response_row_with_every_field_is_read(tmp_path: Path) -> None:
     row = {
         "dataset": "contest",
         "problem_id": "a",
@@ -42,13 +42,13 @@ def test_a_row_with_everything(tmp_path: Path) -> None:
     assert response.truncated
 
 
-def test_a_short_row_and_an_empty_answer(tmp_path: Path) -> None:
+def test_short_row_and_empty_answer_are_read(tmp_path: Path) -> None:
     first, second = load(tmp_path, [{"task_id": "a", "completion": ""}, {"task_id": "b", "completion": "y"}])
     assert first == Response("contest", "a", 0, "")
     assert second == Response("contest", "b", 0, "y")
 
 
-def test_the_language_is_the_problems_unless_said(tmp_path: Path) -> None:
+def test_language_of_an_answer_defaults_to_that_of_the_problem(tmp_path: Path) -> None:
     problem = Problem("d", "p", "", stdio_problem().ground_truth, language="c")
     assert load(tmp_path, [{"problem_id": "p", "response": ""}], [problem])[0].language == "c"
 
@@ -70,14 +70,14 @@ def test_rows_without_sample_are_numbered_in_order_around_given_numbers(tmp_path
     ]
 
 
-def test_numbering_goes_on_over_files(tmp_path: Path) -> None:
+def test_sample_numbers_continue_over_files(tmp_path: Path) -> None:
     for name in ("1.jsonl.gz", "2.jsonl"):
         write_jsonl(tmp_path / name, [{"problem_id": "a", "response": name}])
     found = load_responses(["1.jsonl.gz", "2.jsonl"], PROBLEMS, tmp_path)
     assert [(r.sample, r.text) for r in found] == [(0, "1.jsonl.gz"), (1, "2.jsonl")]
 
 
-def test_a_list_of_answers_in_one_row(tmp_path: Path) -> None:
+def test_list_of_answers_in_one_row_becomes_numbered_samples(tmp_path: Path) -> None:
     row: dict[str, object] = {
         "problem_id": "a",
         "responses": ["x", "y"],
@@ -93,11 +93,11 @@ def test_a_list_of_answers_in_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task_id", [11, "11", "MBPP/11", "Mbpp/11"])
-def test_mbpp_ids_as_published_and_as_evalplus_writes_them(tmp_path: Path, task_id: object) -> None:
+def test_mbpp_id_is_found_in_every_published_form(tmp_path: Path, task_id: object) -> None:
     assert load(tmp_path, [{"task_id": task_id, "completion": ""}])[0].key == ("mbpp", "MBPP/11", 0)
 
 
-def test_verls_generation_file_answers_the_problems_it_holds(tmp_path: Path) -> None:
+def test_generation_file_of_verl_answers_its_own_problems(tmp_path: Path) -> None:
     truth = json.dumps({"inputs": ["1"], "outputs": ["2"]})
     rows = [
         {
@@ -162,7 +162,7 @@ def test_verls_generation_file_answers_the_problems_it_holds(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_bad_row(tmp_path: Path, row: dict[str, object], message: str) -> None:
+def test_bad_response_row_is_refused_with_its_field(tmp_path: Path, row: dict[str, object], message: str) -> None:
     problems = [*PROBLEMS, stdio_problem("first")]
     with pytest.raises(BadInputError) as caught:
         load(tmp_path, [{"problem_id": "first", "response": "", "sample": 0}, row], problems)
@@ -179,7 +179,7 @@ def test_an_id_of_several_datasets_needs_the_dataset(tmp_path: Path) -> None:
     assert load(tmp_path, [{"problem_id": "a", "response": "", "dataset": "two"}], problems)[0].dataset == "two"
 
 
-def test_a_missing_and_an_empty_file(tmp_path: Path) -> None:
+def test_missing_and_empty_response_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_bytes(b"")
     with pytest.raises(BadInputError, match=r"^empty.jsonl: the file is empty$"):
         load_responses(["empty.jsonl"], PROBLEMS, tmp_path)
@@ -187,7 +187,7 @@ def test_a_missing_and_an_empty_file(tmp_path: Path) -> None:
         load_responses(["none.jsonl"], PROBLEMS, tmp_path)
 
 
-def test_the_real_recorded_completions() -> None:
+def test_real_recorded_completions_are_read_completely() -> None:
     problems = load_problems(str(data_file("humaneval/HumanEval.jsonl.gz")))
     for name in ("gpt-4_simple_a", "ollama-codellama_7b", "ollama-qwen2.5-coder_7b"):
         found = load_responses([str(data_file(f"completions/humaneval_{name}.jsonl.gz"))], problems)
@@ -195,7 +195,7 @@ def test_the_real_recorded_completions() -> None:
         assert {response.problem_id for response in found} == {problem.problem_id for problem in problems}
 
 
-def test_a_lone_surrogate_in_an_answer_is_one_odd_character_and_ends_nothing(tmp_path: Path) -> None:
+def test_lone_surrogate_in_an_answer_becomes_a_replacement_character(tmp_path: Path) -> None:
     r"""A model may write `"\ud800"`, in JSON; no file and no wire holds it."""
     rows: list[dict[str, object]] = [{"task_id": "a", "completion": "print('\ud800é😀')"}]
     rows.append({"task_id": "b", "completion": "y"})
@@ -286,7 +286,7 @@ def batch_line(custom_id: str, *texts: str | None, **body: object) -> dict[str, 
     }
 
 
-def test_openai_batch_outputs(tmp_path: Path) -> None:
+def test_openai_batch_output_is_read(tmp_path: Path) -> None:
     found = load(tmp_path, [batch_line("a#3", "x"), batch_line("b", "y", None), batch_line("HumanEval/0", "z")])
     assert found == [
         Response("contest", "a", 3, "x", finish_reason="stop", output_tokens=7, prompt_tokens=9),
@@ -296,7 +296,7 @@ def test_openai_batch_outputs(tmp_path: Path) -> None:
     ]
 
 
-def test_openai_batch_outputs_of_the_completions_endpoint(tmp_path: Path) -> None:
+def test_openai_batch_output_of_the_completions_endpoint_is_read(tmp_path: Path) -> None:
     (found,) = load(tmp_path, [batch_line("a", choices=[{"text": "t", "finish_reason": "length"}])])
     assert (found.text, found.truncated) == ("t", True)
 
@@ -342,7 +342,9 @@ def test_livecodebench_outputs_are_the_programs_that_it_judged(tmp_path: Path) -
         (batch_line("a#0", "x", "y"), "custom_id names one sample, but there are 2 choices: leave the '#0' away"),
     ],
 )
-def test_a_bad_row_of_another_tool(tmp_path: Path, row: dict[str, object], message: str) -> None:
+def test_bad_row_of_another_tool_is_refused_with_its_field(
+    tmp_path: Path, row: dict[str, object], message: str
+) -> None:
     with pytest.raises(BadInputError) as caught:
         load(tmp_path, [row])
     assert str(caught.value).startswith(f"r.jsonl:1: {message}")

@@ -19,7 +19,7 @@ def test_source_rows_two_readers_at_once_each_yield_all_rows(tmp_path: Path, nam
     assert [(one.values["number"], two.values["number"]) for one, two in pairs] == [(n, n) for n in numbers]
 
 
-def test_source_rows_file_replaced_meanwhile_yields_the_opened_file(tmp_path: Path) -> None:
+def test_source_rows_file_replaced_during_reading_yields_the_opened_file(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"version": 1}\n')
     with Source("rows.jsonl", tmp_path) as source:
         assert [row.values for row in source.rows()] == [{"version": 1}]

@@ -68,7 +68,7 @@ def test_each_error_names_cause_and_remedy_in_one_line(error: Exception, kind: K
     assert "\n" not in problem.text
 
 
-def test_the_stores_own_words_stay_with_it() -> None:
+def test_store_problem_includes_the_message_of_the_store() -> None:
     assert (
         "(The provided token has expired.)"
         in store_problem(refused("ExpiredToken", message="The provided token has expired.")).text

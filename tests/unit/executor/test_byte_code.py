@@ -63,17 +63,17 @@ def test_byte_code_compiled_for_an_image_is_not_checked(module: Path) -> None:
     assert value_of(module) == 3
 
 
-def test_nothing_is_kept_where_python_keeps_nothing(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_byte_code_is_written_if_python_writes_none(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     assert value_of(module) == 1
     assert kept(module) == []
 
 
-def test_a_directory_that_cannot_be_written_to(module: Path) -> None:
+def test_byte_code_directory_that_cannot_be_written_still_loads_the_module(module: Path) -> None:
     (module.parent / "__pycache__").write_text("no directory")
     assert value_of(module) == 1
 
 
-def test_it_has_neither_docstrings_nor_asserts(module: Path) -> None:
+def test_byte_code_has_neither_docstrings_nor_asserts(module: Path) -> None:
     module.write_text('"""Text."""\nassert False\nvalue = globals().get("__doc__")\n')
     assert value_of(module) is None

@@ -19,7 +19,9 @@ FULL = float(CPU_SECONDS)
         (False, 0.1, FULL + 1, False),  # several stages at once, none of which took too long
     ],
 )
-def test_time_is_told_from_a_kill(killed: bool, driver_seconds: float, all_seconds: float, expected: bool) -> None:
+def test_is_out_of_time_distinguishes_an_expired_limit_from_a_kill(
+    killed: bool, driver_seconds: float, all_seconds: float, expected: bool
+) -> None:
     assert is_out_of_time(killed, driver_seconds, all_seconds, CPU_SECONDS) is expected
 
 
@@ -34,7 +36,7 @@ def test_time_is_told_from_a_kill(killed: bool, driver_seconds: float, all_secon
         (STOPPED_OTHER, 1.0, False),
     ],
 )
-def test_is_held_up_below_the_cpu_limit_alone(stopped: int, all_seconds: float, expected: bool) -> None:
+def test_is_held_up_is_true_only_below_the_cpu_limit(stopped: int, all_seconds: float, expected: bool) -> None:
     assert is_held_up(stopped, all_seconds, CPU_SECONDS) is expected
 
 

@@ -34,5 +34,5 @@ def test_the_probe_makes_every_attempt() -> None:
 @pytest.mark.parametrize(("level", "required", "enough"), [
     ("full", "full", True), ("seccomp", "full", False), ("full", "none", True), ("limits", "seccomp", False),
 ])  # fmt: skip
-def test_levels_are_ordered(level: str, required: str, enough: bool) -> None:
+def test_is_sufficient_orders_the_levels(level: str, required: str, enough: bool) -> None:
     assert is_sufficient(level, required) is enough  # type: ignore[arg-type]  # literals in a table

@@ -31,7 +31,7 @@ class LongBatch:
         await asyncio.Event().wait()
 
 
-async def test_a_slot_that_is_lent_in_the_moment_of_the_cancellation_comes_back() -> None:
+async def test_slot_lent_during_a_cancellation_is_returned() -> None:
     """A task that is cancelled before its first step runs no `finally`: its slot was gone for good."""
     slot_runs, batch = SlotRuns(2), LongBatch()
     held = await slot_runs.slots.take(1)

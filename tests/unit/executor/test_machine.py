@@ -25,12 +25,12 @@ def clock_of(samples: Iterable[float]) -> Iterator[float]:
         ([[1, 1, 1, 1, 9, 9, 9]], [1.0]),
     ],
 )
-def test_slowness_is_beside_the_best_so_far(probes: list[list[float]], slowness: list[float]) -> None:
+def test_slowness_is_relative_to_the_best_probe_so_far(probes: list[list[float]], slowness: list[float]) -> None:
     machine = Machine(clock_of(sample for probe in probes for sample in probe).__next__, lambda: 0.0)
     assert [machine.probe() for _ in probes] == slowness
 
 
-def test_a_probe_tells_something_of_the_runs_of_a_minute() -> None:
+def test_recent_slowness_expires_after_its_time() -> None:
     now = 0.0
     machine = Machine(clock_of([1] * 7 + [3] * 7).__next__, lambda: now)
     assert machine.recent == 1.0
@@ -41,5 +41,5 @@ def test_a_probe_tells_something_of_the_runs_of_a_minute() -> None:
     assert machine.recent == 1.0
 
 
-def test_the_work_is_the_same_each_time() -> None:
+def test_probe_work_gives_the_same_result_each_time() -> None:
     assert work() == work() > 0

@@ -18,7 +18,7 @@ def test_first_file_with_a_count_is_read_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "nr_free_pages 1\n"])
-def test_count_is_zero_where_nothing_tells(tmp_path: Path, text: str | None) -> None:
+def test_oom_kill_count_is_zero_without_a_counter(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "vmstat"
     if text is not None:
         file.write_text(text)

@@ -18,19 +18,19 @@ def test_a_modest_directory_is_within_bounds(tmp_path: Path) -> None:
     assert directory.find_breach(str(tmp_path)) is None
 
 
-def test_too_many_files(tmp_path: Path) -> None:
+def test_too_many_files_are_a_breach(tmp_path: Path) -> None:
     for number in range(directory.FILES + 1):
         (tmp_path / str(number)).touch()
     assert "files" in (directory.find_breach(str(tmp_path)) or "")
 
 
-def test_sparse_files_count_what_they_take(tmp_path: Path) -> None:
+def test_sparse_files_count_their_allocated_bytes(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     assert directory.find_breach(str(tmp_path)) is None
 
 
-def test_deep_directories(tmp_path: Path) -> None:
+def test_too_deep_directories_are_a_breach(tmp_path: Path) -> None:
     (tmp_path / "/".join("d" * (directory.DEPTH + 2))).mkdir(parents=True)
     assert "deeper" in (directory.find_breach(str(tmp_path)) or "")
 
@@ -45,7 +45,7 @@ def test_folders_without_rights_are_measured_too(tmp_path: Path) -> None:
     assert directory.find_breach(str(tmp_path)) is not None
 
 
-def test_process_that_is_ending_hides_nothing(tmp_path: Path) -> None:
+def test_ending_process_is_no_hidden_breach(tmp_path: Path) -> None:
     """It shows no descriptors, as one does whose first thread has ended while others run."""
     process = subprocess.Popen(["/bin/true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -77,7 +77,7 @@ def test_process_whose_first_thread_has_ended_is_taken_to_hide_files(tmp_path: P
         process.communicate()
 
 
-def test_emptying_goes_deeper_than_paths_can_name(tmp_path: Path) -> None:
+def test_empty_removes_directories_deeper_than_path_max(tmp_path: Path) -> None:
     start = Path.cwd()
     os.chdir(tmp_path)
     try:

@@ -44,7 +44,9 @@ def end(status: int, *, stopped: int = NOT_STOPPED, cpu: float = 0.1, peak: int 
     ({"status": signal.SIGKILL, "peak": 120 * MIB}, ("memory_limit", None)),
     ({"status": 0, "peak": 120 * MIB, "cpu": 1.21}, ("timeout", None)),
 ])  # fmt: skip
-def test_end(arguments: dict[str, object], expected: tuple[str, int | None]) -> None:
+def test_end_follows_from_exit_status_stop_reason_and_usage(
+    arguments: dict[str, object], expected: tuple[str, int | None]
+) -> None:
     assert end(**arguments) == expected  # type: ignore[arg-type]  # a table
 
 

@@ -31,7 +31,7 @@ def write_thread(proc: Path, pid: int, thread: int, schedstat: str | None, child
         (place / "schedstat").write_text(schedstat)
 
 
-def test_read_waits_reads_all_threads_of_a_process_and_those_below_it(tmp_path: Path) -> None:
+def test_read_waits_reads_all_threads_of_a_process_and_its_descendants(tmp_path: Path) -> None:
     write_thread(tmp_path, 10, 10, "5000000000 250000000 9\n")
     write_thread(tmp_path, 10, 11, "5000000000 1000000000 9\n", "20 30 ")
     write_thread(tmp_path, 20, 20, "1 4000000000 1\n")
@@ -40,7 +40,7 @@ def test_read_waits_reads_all_threads_of_a_process_and_those_below_it(tmp_path: 
 
 
 @pytest.mark.parametrize("schedstat", [None, "", "12\n"])
-def test_read_waits_is_empty_where_the_kernel_does_not_tell(schedstat: str | None, tmp_path: Path) -> None:
+def test_read_waits_is_empty_without_schedstat(schedstat: str | None, tmp_path: Path) -> None:
     write_thread(tmp_path, 10, 10, schedstat)
     assert RunQueues(tmp_path).read_waits(10) == {}
     assert RunQueues(tmp_path / "absent").read_waits(10) == {}

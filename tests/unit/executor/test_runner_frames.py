@@ -50,7 +50,7 @@ def test_a_compilation_that_cannot_be_is_refused(payload: bytes) -> None:
         parse_compiled(payload)
 
 
-async def test_frames_come_whole_however_they_are_cut() -> None:
+async def test_frames_are_read_whole_from_single_bytes() -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
     reader = FrameReader(ours, 1000)
@@ -83,7 +83,7 @@ async def test_a_frame_without_bounds_or_end_is_an_infra_error(data: bytes, word
     theirs.close()
 
 
-def test_a_job_reads_back_as_it_was_written() -> None:
+def test_job_survives_encode_and_decode() -> None:
     job = frames.Job("stdio", "", b"print(1)\xff", 1.5, 64, 1024, [3, 0, 2])
     blob = job.encode() + b"abc" + b"xy"
     read, code, offsets = frames.decode_job(lambda size, offset: blob[offset : offset + size])

@@ -60,7 +60,7 @@ def answer_of_both(found: Filter, arch: int, number: int, *arguments: int) -> in
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_every_number_gets_the_answer_that_the_lists_say(machine: str) -> None:
+def test_every_call_number_is_answered_as_the_lists_define(machine: str) -> None:
     column, arch = ARCHITECTURES[machine]
     program, _ = assemble(machine, PLAIN, {})
     allowed = {NUMBERS[name][column] for name in PLAIN}
@@ -126,7 +126,9 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CASES)
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_arguments_decide(machine: str, name: str, arguments: tuple[int, ...], expected: int) -> None:
+def test_seccomp_answer_depends_on_the_arguments_of_the_call(
+    machine: str, name: str, arguments: tuple[int, ...], expected: int
+) -> None:
     column, arch = ARCHITECTURES[machine]
     number = NUMBERS[name][column]
     assert number is not None
@@ -144,7 +146,7 @@ def test_a_compiled_program_may_execute_descriptor_three_only(arguments: tuple[i
 
 @pytest.mark.parametrize("executable", [False, True])
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_both_parts_together_let_through_what_one_filter_of_all_would(machine: str, *, executable: bool) -> None:
+def test_both_filters_together_answer_like_one_filter_of_all_rules(machine: str, *, executable: bool) -> None:
     _, arch = ARCHITECTURES[machine]
     rules = {**seccomp.COMMON, **seccomp.make_own_rules(executable=executable)}
     whole = Filter(*assemble(machine, PLAIN, rules))
@@ -157,7 +159,7 @@ def test_both_parts_together_let_through_what_one_filter_of_all_would(machine: s
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_a_parent_is_held_to_the_list_too(machine: str) -> None:
+def test_filter_of_the_parent_allows_only_its_lists(machine: str) -> None:
     column, arch = ARCHITECTURES[machine]
     ahead = candidate(machine).ahead
     assert ahead is not None
@@ -182,7 +184,7 @@ def test_dangerous_calls_are_on_no_list(name: str) -> None:
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
-def test_a_session_is_refused_what_outlasts_an_execution(machine: str) -> None:
+def test_session_is_refused_calls_whose_effect_outlasts_an_execution(machine: str) -> None:
     column, arch = ARCHITECTURES[machine]
     program = for_own(seccomp.build_session_filter(machine))
 

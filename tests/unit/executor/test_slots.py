@@ -33,7 +33,7 @@ async def test_slots_are_given_in_order_and_a_caller_for_all_is_not_starved() ->
     assert slots.free == 2
 
 
-async def test_a_cancelled_waiter_holds_nothing_up() -> None:
+async def test_cancelled_waiter_does_not_delay_the_next() -> None:
     slots = Slots(1)
     held = await slots.take(1)
     leaves, stays = asyncio.create_task(slots.take(1)), asyncio.create_task(slots.take(1))
@@ -58,7 +58,7 @@ async def test_a_slot_won_at_the_moment_of_cancellation_is_given_back() -> None:
     assert slots.free == 1
 
 
-async def test_idle_slots_are_offered() -> None:
+async def test_slots_given_back_without_a_waiter_are_offered_as_idle() -> None:
     offers: list[int] = []
     slots = Slots(2, lambda: offers.append(slots.free))
     taken = await slots.take(2)

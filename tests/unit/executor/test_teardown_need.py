@@ -47,7 +47,7 @@ def told_by(script: str, source: bytes) -> bytes:
     ("async def f():\n  try: await g()\n  finally: print(1)", True),
     ("it = (n for n in range(9))\ndef f():\n  try: return 1\n  finally: print(1)", False),
 ])  # fmt: skip
-def test_need(source: str, needed: bool) -> None:
+def test_teardown_is_needed_only_if_code_may_run_at_exit(source: str, needed: bool) -> None:
     assert told_by(NEED, source.encode()) == f"{needed}\n".encode()
 
 

@@ -36,7 +36,7 @@ STARVED = ProgramRun("timeout", cpu_seconds=0.8, wall_seconds=7.0)
     (ProgramRun("exited", 0, cpu_seconds=0.1, wall_seconds=7.0), True),  # asleep, in a run that was given more time
     (ProgramRun("exited", 0, cpu_seconds=0.1, wall_seconds=6.9), False),
 ])  # fmt: skip
-def test_suspects_ended_by_themselves_past_the_limit_or_were_starved(run: ProgramRun, suspect: bool) -> None:
+def test_is_suspect_names_runs_that_ended_past_the_limit_or_were_starved(run: ProgramRun, suspect: bool) -> None:
     assert is_suspect(run, 1.0) is suspect
 
 
@@ -44,7 +44,7 @@ def test_suspects_ended_by_themselves_past_the_limit_or_were_starved(run: Progra
     (OK, "exited", True), (SLOW, "timeout", True), (LATE, "timeout", True), (None, "timeout", False),
     (STARVED, "timeout", False),
 ])  # fmt: skip
-def test_the_run_alone_decides(alone: ProgramRun | None, end: str, confirmed: bool) -> None:
+def test_decide_alone_takes_the_result_of_the_run_alone(alone: ProgramRun | None, end: str, confirmed: bool) -> None:
     decided = decide_alone(SLOW, alone, 1.0)
     assert (decided.end, decided.confirmed) == (end, confirmed)
     assert decided.exit_code == (0 if end == "exited" else None)
@@ -76,7 +76,7 @@ def test_a_time_out_that_a_slow_machine_explains_is_doubtful(
     (ProgramRun("exited", 0, cpu_seconds=0.9, wall_seconds=8.0), 2.0, 2.0, "exited", True),  # it lacked a CPU
     (None, 1.0, 4.1, "timeout", False),
 ])  # fmt: skip
-def test_the_run_alone_decides_as_far_as_the_machine_does_not_explain_it(
+def test_decide_alone_confirms_unless_a_slow_machine_explains_the_result(
     alone: ProgramRun | None, allowed: float, slowness: float, end: str, confirmed: bool
 ) -> None:
     decided = decide_alone(SLOW, alone, 1.0, allowed, slowness)
@@ -132,16 +132,14 @@ def test_a_program_that_sleeps_part_of_the_time_without_end_is_a_timeout(share: 
         assert any(run.confirmed and run.end == "timeout" for run in decided)
 
 
-def test_a_starved_run_that_no_run_alone_could_follow_is_not_sure() -> None:
+def test_decide_alone_of_a_starved_run_without_a_run_alone_is_unconfirmed() -> None:
     assert decide_alone(STARVED, None, 1.0).confirmed is False
 
 
 @pytest.mark.parametrize(("late", "stop_after", "cut"), [
     ([], 3, None), ([0, 1], 3, None), ([4, 0, 2], 3, 4), ([4, 0, 2, 9], 3, 4), ([0, 1, 2], 0, None), ([5], 1, 5),
 ])  # fmt: skip
-def test_nothing_counts_after_the_last_time_out_that_is_allowed(
-    late: list[int], stop_after: int, cut: int | None
-) -> None:
+def test_find_cut_ends_at_the_last_allowed_timeout(late: list[int], stop_after: int, cut: int | None) -> None:
     assert find_cut(dict.fromkeys(late, LATE), stop_after) == cut
 
 
@@ -159,7 +157,7 @@ def test_suspect_timeouts_are_decided_in_order(
     assert find_doubt(runs, decided, 1.0, stop_after) == index
 
 
-def test_the_order_of_arrival_does_not_show() -> None:
+def test_order_runs_stops_at_the_allowed_timeouts_in_test_order() -> None:
     """Two slots finish 0, 1, 2, 3 and 5 before they learn that 0 and 2 timed out; one slot would have stopped at 2."""
     runs = {5: OK, 0: LATE, 3: OK, 2: LATE, 1: OK}
     ends = [run.end for run in order_runs(runs, 7, stop_after=2)]
@@ -182,7 +180,7 @@ def test_is_last_try_needs_fewer_runs_of_a_program_that_ends(made: int, latest: 
      "memory_limit"),
     ([ProgramRun("exited", 0, cpu_seconds=2.4), STARVED], 1.0, STARVED, "timeout"),  # more than the machine explains
 ])  # fmt: skip
-def test_left_in_doubt_a_run_that_ended_by_itself_counts_as_it_ended(
+def test_left_in_doubt_prefers_the_result_of_a_run_that_ended_by_itself(
     runs: list[ProgramRun], slowness: float, counts: ProgramRun, end: str
 ) -> None:
     found = left_in_doubt(runs, 1.0, slowness)

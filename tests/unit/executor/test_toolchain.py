@@ -12,7 +12,7 @@ def test_only_the_linker_makes_static_linking_impossible() -> None:
     assert not static_is_missing(b"main.c:1:1: error: expected ';'")
 
 
-def test_registry_names_what_pythons_programs_may_map() -> None:
+def test_registry_and_runner_agree_on_the_memory_that_python_maps() -> None:
     assert LANGUAGES["python"].footprint.mapped_mib == INTERPRETER_MIB
 
 

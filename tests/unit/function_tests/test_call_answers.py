@@ -23,7 +23,7 @@ MUCH = 4 << 20
     ],
     ids=["newlines", "lines", "a print of lists", "a deep print", "an error of lists", "an error of letters"],
 )
-def test_a_flood_is_not_taken_apart(text: bytes) -> None:
+def test_flood_of_output_is_read_in_bounded_memory(text: bytes) -> None:
     run = ProgramRun("exited", 0, text)
     tracemalloc.start()
     try:

@@ -69,7 +69,7 @@ def test_session_without_stop_runs_the_later_tests_first() -> None:
 
 
 @pytest.mark.parametrize("status", ["success", "api_error"])
-def test_session_end_that_is_no_failure_stops_nothing(status: str) -> None:
+def test_session_continues_after_an_end_that_is_no_failure(status: str) -> None:
     session = crash_in_second_test()
     report(session, {0: "success", 1: status})
     assert list_called(session) == [2, 3]

@@ -89,7 +89,7 @@ def forks() -> Iterator[WarmForks]:
         pytest.param(MATCH, None, "def check_str(s): return 'b' in s", False, id="true for none"),
     ],
 )  # fmt: skip
-def test_the_verdict_is_evalplus_own(
+def test_verdict_equals_that_of_evalplus(
     forks: WarmForks, row: dict[str, object], dataset: str | None, code: str, accepted: bool
 ) -> None:
     (outcome,) = judge(sent_of(row, dataset), code, execute=forks.run).outcomes
@@ -101,9 +101,7 @@ AGREES = "class {name}:\n  __init__ = lambda *a: None\n  __eq__ = lambda *a: Tru
 
 
 @pytest.mark.parametrize("made", ["", "def Diff(xs): return Agrees()", "def Diff(xs): return [Agrees()]"])
-def test_an_object_that_equals_everything_is_no_answer_of_a_function_with_a_capital(
-    forks: WarmForks, made: str
-) -> None:
+def test_object_that_equals_everything_fails_for_a_function_with_a_capital(forks: WarmForks, made: str) -> None:
     """The assertions take such a name for a class, whose objects answer `==` for themselves."""
     row = {**MEAN, "prompt": "def Diff(xs):\n", "entry_point": "Diff", "canonical_solution": "    return [1.5]\n"}
     code = AGREES.format(name="Agrees" if made else "Diff") + made

@@ -187,19 +187,19 @@ def test_the_end_of_an_iteration_is_an_error_where_no_test_expects_it(forks: War
     assert judge(expecting, "def f(x): raise StopIteration", execute=forks.run).statuses == ["success"]
 
 
-def test_the_tests_that_cheats_fail_are_passed_by_the_real_thing(forks: WarmForks) -> None:
+def test_correct_program_passes_the_tests_that_cheats_fail(forks: WarmForks) -> None:
     code = "def f(x):\n    return x * x if isinstance(x, int) else None\n"
     assert judge(ASSERTS, code, execute=forks.run).statuses == ["success"] * 3
     assert judge(CHECK, code, execute=forks.run).statuses == ["success"]
 
 
-def test_forged_answers_of_the_right_form_are_what_returned_values_are(forks: WarmForks) -> None:
+def test_forged_answers_of_the_right_form_count_as_returned_values(forks: WarmForks) -> None:
     lines = r"load V null\n0 0 V [9,null]\n1 0 V [15,null]\n2 0 V [null,null]\nend\n"
     code = f"{HEAD}for fd in range(3, 64):\n  try: os.write(fd, b'{lines}')\n  except OSError: pass\nos._exit(0)"
     assert judge(ASSERTS, code, execute=forks.run).statuses == ["success", "wrong_answer", "success"]
 
 
-def test_a_forged_exception_makes_no_endless_reason(forks: WarmForks) -> None:
+def test_reason_of_a_forged_exception_is_cut(forks: WarmForks) -> None:
     """A verdict that is too large for a message would be none."""
     exception = '{"base":"ValueError","type":"%s","args":{"t":["%s"]},"message":""}'
     code = f"""{HEAD}long = b"A" * 10**6
@@ -233,7 +233,7 @@ def f(*_):
 """
 
 
-def test_what_is_expected_is_nowhere_in_the_programs_memory() -> None:
+def test_expected_value_is_not_in_the_programs_memory() -> None:
     """The program searches its whole memory; where the token is an argument, it does find it."""
     expected = judge(adding(f"assert f(0) == {TOKEN!r}", entry="f"), SEARCH, execute=standalone)
     assert [found.actual for found in expected.outcomes] == ["'not found'"], expected.outcomes
@@ -241,7 +241,7 @@ def test_what_is_expected_is_nowhere_in_the_programs_memory() -> None:
     assert [found.actual for found in given.outcomes] == ["'found'"], given.outcomes
 
 
-def test_nothing_that_is_expected_is_sent_to_the_sandbox(forks: WarmForks) -> None:
+def test_expected_values_are_not_sent_to_the_sandbox(forks: WarmForks) -> None:
     tests = adding(
         f"want = [{TOKEN!r}]\nassert f(3) == want, 'told {TOKEN}'", entry="f", setup=f"import math\nX = {TOKEN!r}"
     )
@@ -253,7 +253,7 @@ def test_nothing_that_is_expected_is_sent_to_the_sandbox(forks: WarmForks) -> No
     assert all(TOKEN.encode() not in batch for batch in naming.batches)
 
 
-def test_a_program_that_ends_its_process_spoils_no_other_test(forks: WarmForks) -> None:
+def test_program_that_ends_its_process_fails_only_the_tests_that_it_ends(forks: WarmForks) -> None:
     code = "import os\ndef f(x):\n    return x * x if x == 3 else os._exit(0)\n"
     assert judge(ASSERTS, code, execute=forks.run).statuses == ["success", "runtime_error", "runtime_error"]
 
@@ -286,7 +286,7 @@ AGREES = """\
     ],
     ids=["eq", "in", "gt", "inside a tuple", "by a name", "check"],
 )
-def test_a_class_that_agrees_with_everything_is_no_function_with_a_capital(
+def test_class_that_equals_everything_fails_for_a_function_with_a_capital(
     forks: WarmForks, tests: AssertTests | CheckTest, code: str
 ) -> None:
     assert judge(tests, code, execute=forks.run).statuses == ["wrong_answer"]
@@ -362,7 +362,7 @@ class Stack:
         "with f(1) as value:\n    assert value == 5",
     ],
 )
-def test_a_liar_that_a_class_or_a_function_gives_never_decides(forks: WarmForks, test: str) -> None:
+def test_lying_object_returned_by_the_program_does_not_decide_an_assertion(forks: WarmForks, test: str) -> None:
     entry = "Stack" if "Stack" in test else "Area" if "Area" in test else "f"
     (outcome,) = judge(AssertTests([test], "", entry), LIAR, execute=forks.run).outcomes
     assert (outcome.status, outcome.forgeable) == ("wrong_answer", None)

@@ -120,13 +120,15 @@ def test_a_right_program_is_accepted(forks: WarmForks, asserts: str, code: str) 
         (MANY_CALLS, "import time\ndef f(x):\n    return time.time_ns()", "runtime_error", "something else each time"),
     ],
 )  # fmt: skip
-def test_anything_else_is_named(forks: WarmForks, asserts: str, code: str, status: str, reason: str) -> None:
+def test_failed_assert_has_status_and_reason(
+    forks: WarmForks, asserts: str, code: str, status: str, reason: str
+) -> None:
     found = outcome(forks, adding(asserts, entry="f"), code)
     assert found.status == status, found
     assert reason in found.reason
 
 
-def test_a_function_called_check_is_told_from_the_tests_own(forks: WarmForks) -> None:
+def test_function_named_check_is_not_confused_with_the_check_of_the_test(forks: WarmForks) -> None:
     tests = CheckTest("", "def check(candidate):\n    assert candidate(3) == 6\n", "check")
     assert statuses(forks, tests, "def check(x):\n    return x * 2\n") == ["success"]
     assert statuses(forks, tests, "def check(x):\n    return x + 2\n") == ["wrong_answer"]
@@ -141,7 +143,7 @@ def test_each_assert_is_a_test_of_its_own(forks: WarmForks) -> None:
     assert (wrong.input, wrong.expected, wrong.actual) == ("assert f(2) == 5", "5", "4")
 
 
-def test_a_process_that_ends_costs_only_the_test_it_ended_in(forks: WarmForks) -> None:
+def test_ended_process_fails_only_the_test_in_which_it_ended(forks: WarmForks) -> None:
     code = (
         "import os\ndef f(x):\n    if x == 2:\n        os._exit(0)\n    if x == 4:\n        os.abort()\n    return x\n"
     )
@@ -157,7 +159,7 @@ def test_an_assertion_that_fails_before_the_fatal_call_is_a_wrong_answer(forks: 
     assert outcome(forks, checked("assert candidate(1) == 9\nassert candidate(2) == 2"), code).status == "wrong_answer"
 
 
-def test_a_call_that_only_recording_made_does_not_count(forks: WarmForks) -> None:
+def test_end_in_a_call_that_only_the_recording_made_is_ignored(forks: WarmForks) -> None:
     code = "import os\ndef f(x):\n    return os._exit(1) if x == 2 else 0\n"
     assert outcome(forks, checked("if candidate(1):\n    candidate(2)\nassert True"), code).status == "success"
 
@@ -204,7 +206,7 @@ def test_names_of_one_assert_do_not_reach_the_next(forks: WarmForks) -> None:
     assert statuses(forks, tests, TWICE)[1] != "success"
 
 
-def test_what_a_program_prints_belongs_to_its_test_and_spoils_nothing(forks: WarmForks) -> None:
+def test_output_of_a_program_is_stored_with_its_test_and_forges_no_answer(forks: WarmForks) -> None:
     code = "import os\ndef f(x):\n    print('x is', x)\n    os.write(1, b'0 0 V [9,null]\\n')\n    return 2 * x\n"
     judged = judge(adding("assert f(1) == 2", "assert f(2) == 4", entry="f"), code, execute=forks.run)
     assert judged.statuses == ["success", "success"]
@@ -237,7 +239,7 @@ def test_a_traceback_names_the_programs_own_lines_only(forks: WarmForks) -> None
     assert "harness" not in found.stderr
 
 
-def test_a_recording_serves_every_program(forks: WarmForks) -> None:
+def test_recording_is_reused_for_the_next_program(forks: WarmForks) -> None:
     tests = adding("assert f(1) == 2", entry="f")
     first = judge(tests, TWICE, execute=forks.run)
     modes: list[str] = []
@@ -260,7 +262,7 @@ def test_tests_that_cannot_be_recorded_are_not_judged(forks: WarmForks) -> None:
 
 
 @pytest.mark.parametrize("body", ["x = 1", "while candidate(1):\n    pass", "raise ValueError('broken')"])
-def test_a_test_that_asks_nothing_is_no_failure_of_the_program(forks: WarmForks, body: str) -> None:
+def test_test_without_an_assertion_does_not_fail_the_program(forks: WarmForks, body: str) -> None:
     assert outcome(forks, checked(body), "def f(x):\n    return 0\n").status in ("success", "api_error")
 
 

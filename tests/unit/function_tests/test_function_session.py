@@ -121,7 +121,7 @@ def late_comparison(session: FunctionTestSession, run: ProgramRun) -> None:
 
 @pytest.mark.parametrize("confirmed", [True, False])
 @pytest.mark.parametrize("script", [late_call, late_load, late_end, late_comparison])
-def test_a_run_past_its_limit_is_a_time_out_only_where_it_is_confirmed(
+def test_run_past_its_limit_is_a_timeout_only_if_confirmed(
     script: Callable[[FunctionTestSession, ProgramRun], None], confirmed: bool
 ) -> None:
     session = session_of(1)
@@ -134,7 +134,7 @@ def test_a_run_past_its_limit_is_a_time_out_only_where_it_is_confirmed(
     assert not test.permanent
 
 
-def test_an_unconfirmed_end_past_which_an_assertion_failed_takes_nothing_away() -> None:
+def test_failed_assertion_with_an_unconfirmed_end_is_a_wrong_answer() -> None:
     session = session_of(1)
     batch(session)
     session.calls_done(msgspec.structs.replace(answers(end="timeout"), confirmed=False), COMPILED)
@@ -166,7 +166,7 @@ def test_seconds_are_shared_out_over_the_tests_of_a_batch() -> None:
     assert [test.stderr for test in step.tests] == ["said"] * 3
 
 
-def test_the_tests_after_the_one_in_which_a_process_ended_go_into_a_fresh_process() -> None:
+def test_tests_after_an_ended_process_run_in_a_fresh_process() -> None:
     session = session_of(4)
     assert batch(session) == [0, 1, 2, 3]
     session.calls_done(answers(0, code=1), COMPILED)
@@ -185,7 +185,7 @@ def test_the_tests_after_the_one_in_which_a_process_ended_go_into_a_fresh_proces
         ("not_run", "api_error"),
     ],
 )
-def test_how_a_process_ended_is_what_its_call_gave(end: End, status: str) -> None:
+def test_end_of_the_process_becomes_the_result_of_its_call(end: End, status: str) -> None:
     session = session_of(1)
     batch(session)
     session.calls_done(answers(end=end), COMPILED)
@@ -194,7 +194,7 @@ def test_how_a_process_ended_is_what_its_call_gave(end: End, status: str) -> Non
     assert told[0] == status
 
 
-def test_a_time_out_in_the_first_test_of_a_batch_is_its_own_and_the_others_go_alone() -> None:
+def test_timeout_in_the_first_test_of_a_batch_is_final_and_the_others_run_alone() -> None:
     session = session_of(3)
     batch(session)
     session.calls_done(answers(end="timeout"), COMPILED)
@@ -205,7 +205,7 @@ def test_a_time_out_in_the_first_test_of_a_batch_is_its_own_and_the_others_go_al
     assert replayed(session) == {0: "D", 1: "V", 2: "V"}
 
 
-def test_a_time_out_in_a_later_test_is_nobodys_until_each_has_run_alone() -> None:
+def test_timeout_in_a_later_test_of_a_batch_makes_each_test_run_alone() -> None:
     session = session_of(3)
     batch(session)
     session.calls_done(answers(0, end="timeout"), COMPILED)
@@ -242,7 +242,7 @@ def test_after_enough_time_outs_the_other_tests_run_with_the_short_limit() -> No
     assert finish(session) == ["timeout"] * 3 + ["assumed_timeout", "success", "assumed_timeout"]
 
 
-def test_time_outs_that_the_replay_never_reaches_do_not_stop_the_others() -> None:
+def test_timeouts_that_the_replay_does_not_reach_do_not_stop_other_tests() -> None:
     session = session_of(5, stop_after_timeouts=2)
     batch(session)
     session.calls_done(answers(end="timeout"), COMPILED)
@@ -256,7 +256,7 @@ def test_time_outs_that_the_replay_never_reaches_do_not_stop_the_others() -> Non
     assert batch(session) == [4]
 
 
-def test_never_stopping_is_a_choice() -> None:
+def test_stop_after_timeouts_zero_runs_every_test() -> None:
     session = session_of(4, stop_after_timeouts=0)
     batch(session)
     session.calls_done(answers(end="timeout"), COMPILED)
@@ -305,7 +305,7 @@ def test_a_program_that_does_not_compile_fails_every_test(status: str, test_stat
         b"load V null\n0 0 P \"a\"\n0 0 P \"b\"\n0 0 V [1,null]\n",
     ],
 )  # fmt: skip
-def test_lines_that_are_not_the_expected_ones_are_a_runtime_error_of_the_test(text: bytes) -> None:
+def test_unexpected_lines_of_the_program_are_a_runtime_error(text: bytes) -> None:
     session = session_of(1)
     batch(session)
     session.calls_done(ProgramRun("exited", 0, text), COMPILED)
@@ -316,7 +316,7 @@ def test_lines_that_are_not_the_expected_ones_are_a_runtime_error_of_the_test(te
 @pytest.mark.parametrize(
     "text", [b"", b"load V nul\n", b"load E {\n", b"load E [1]\n", b"\xff\n", b"load E " + b"[" * 99999]
 )
-def test_a_load_that_is_not_told_properly_is_a_runtime_error(text: bytes) -> None:
+def test_malformed_load_report_is_a_runtime_error(text: bytes) -> None:
     session = session_of(1)
     batch(session)
     session.calls_done(ProgramRun("exited", 0, text), COMPILED)
@@ -350,21 +350,21 @@ def another_round(session: FunctionTestSession, number: int, *, stable: bool, lo
     )
 
 
-def test_calls_that_hang_on_each_other_go_on_until_their_seconds_are_spent() -> None:
+def test_dependent_calls_are_repeated_until_their_time_is_spent() -> None:
     session = session_of(1)
     for number in range(int(ROUND_SECONDS)):
         another_round(session, number, stable=True, longer=True)
     assert finish(session) == ["timeout"]
 
 
-def test_a_program_that_gives_something_else_each_time_is_to_blame_where_its_calls_never_settle() -> None:
+def test_program_whose_calls_never_settle_is_a_runtime_error() -> None:
     session = session_of(1)
     for number in range(MAX_UNSETTLED + 1):
         another_round(session, number, stable=False, longer=False)
     assert finish(session) == ["runtime_error"]
 
 
-def test_one_test_that_cannot_be_judged_takes_the_whole_problem_out_for_every_answer() -> None:
+def test_one_test_that_cannot_be_judged_leaves_the_whole_problem_not_judged() -> None:
     """Else wrong answers to the others would be judged, and right ones not."""
     recorded = recording([[CALL], []]).decode().splitlines()
     recorded[2] = json.dumps({"test": 1, "status": "api_error", "reason": "the test uses patch"})
@@ -379,7 +379,7 @@ def test_one_test_that_cannot_be_judged_takes_the_whole_problem_out_for_every_an
 @pytest.mark.parametrize(
     ("end", "status"), [("timeout", "timeout"), ("memory_limit", "memory_limit"), ("exited", "runtime_error")]
 )
-def test_a_replay_that_ends_early_costs_the_test_it_was_at(end: End, status: str) -> None:
+def test_replay_that_ends_early_fails_only_its_current_test(end: End, status: str) -> None:
     """The values made it exceed its limits: a program must not be able to make itself not judged."""
     session = session_of(3)
     batch(session)
@@ -425,7 +425,7 @@ def test_tests_that_make_no_call_still_run_the_program() -> None:
     assert batch(session) == [0]
 
 
-def test_recordings_are_kept_by_everything_that_makes_them() -> None:
+def test_recording_key_depends_on_every_part_of_the_test() -> None:
     check = CheckTest("prompt", "test", "f")
     keys = {
         recording_key(asserts(1), 0),

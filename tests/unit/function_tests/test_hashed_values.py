@@ -64,7 +64,7 @@ def test_classes_of_both_sides_cross_in_sets_and_keys(forks: WarmForks, program:
     assert found.statuses == ["success"], found.outcomes[0].reason
 
 
-def test_numbers_are_given_in_the_order_in_which_the_other_side_reads_them() -> None:
+def test_encode_numbers_objects_in_the_order_in_which_decode_reads_them() -> None:
     ours, theirs = values.Heap("p"), values.Heap("a")
     shared = ("s", 1)
     held = {(shared, n): [shared] for n in range(9)}

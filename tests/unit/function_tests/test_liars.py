@@ -165,7 +165,7 @@ def test_liars_cover_every_method_alone_and_every_pair() -> None:
     assert len(METHODS) >= 30
 
 
-def test_a_believer_would_be_found(forks: WarmForks) -> None:
+def test_liar_is_accepted_and_marked_forgeable_if_the_test_asks_its_operators(forks: WarmForks) -> None:
     """The test can fail: a test that asks the program's object itself accepts a liar, which is `forgeable`."""
     tests = AssertTests(["assert E2() == 5"], "", "E2")
     judged = judge(tests, "class E2:\n    def __eq__(self, other): return True\n", execute=forks.run)

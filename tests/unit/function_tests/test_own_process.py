@@ -112,7 +112,7 @@ def test_a_check_that_watches_its_process_runs_together(forks: WarmForks) -> Non
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_what_only_looks_like_it_is_judged(forks: WarmForks, name: str) -> None:
+def test_tests_that_only_resemble_process_watching_are_judged_by_replay(forks: WarmForks, name: str) -> None:
     test, program = JUDGED[name]
     (outcome,) = judge(AssertTests([test], "", "f"), program, execute=forks.run).outcomes
     assert (outcome.status, outcome.forgeable) == ("success", None)

@@ -77,7 +77,7 @@ def test_ordinary_tests_are_pure(forks: WarmForks, text: str) -> None:
         "import numpy",
     ],
 )
-def test_what_may_outlast_a_test_is_not_pure_and_not_executed_in_company(forks: WarmForks, line: str) -> None:
+def test_tests_with_lasting_effects_are_not_pure_and_do_not_share_a_process(forks: WarmForks, line: str) -> None:
     text = "".join(part + "\n" for part in (f"def check(candidate):\n    {line}", "    assert candidate(1) == 1"))
     assert not is_pure(forks, text)
     harmless = recording_step(CheckTest("", check("assert candidate(1) == 1"), "f"))
@@ -85,13 +85,13 @@ def test_what_may_outlast_a_test_is_not_pure_and_not_executed_in_company(forks: 
     assert [run is None for run in found] == [False, True, False]
 
 
-def test_a_prompt_counts_too(forks: WarmForks) -> None:
+def test_impure_prompt_makes_the_test_impure(forks: WarmForks) -> None:
     text = check("assert candidate(1) == 1")
     assert is_pure(forks, text, 'import math\ndef f(x):\n    """x"""\n')
     assert not is_pure(forks, text, 'import sys\ndef f(x):\n    """x"""\n')
 
 
-def test_what_has_no_answer_is_left_for_a_process_of_its_own(forks: WarmForks) -> None:
+def test_test_without_an_answer_in_a_shared_process_is_left_for_its_own_process(forks: WarmForks) -> None:
     endless = recording_step(CheckTest("", check("while True:", "    pass"), "f"))
     harmless = recording_step(CheckTest("", check("assert candidate(1) == 1"), "f"))
     request = together([harmless, endless, harmless])
@@ -99,7 +99,7 @@ def test_what_has_no_answer_is_left_for_a_process_of_its_own(forks: WarmForks) -
     assert [run is None for run in found] == [False, True, True]
 
 
-def test_who_runs_out_of_memory_in_company_is_asked_again_alone(forks: WarmForks) -> None:
+def test_replay_out_of_memory_in_a_shared_process_gets_no_answer_there(forks: WarmForks) -> None:
     tests = AssertTests(["assert len(f(0) * 10 ** 12) == 1"], "", "f")
     _, _, replay = judged_alone(forks, tests, "")
     assert b"memory_limit" in forks.run("assertions", "", replay).stdout
@@ -123,7 +123,7 @@ def judged_alone(forks: WarmForks, tests: CheckTest | AssertTests, code: str) ->
     return record.stdin, forks.run("assertions", "", replay.stdin).stdout, replay.stdin
 
 
-def test_humaneval_ends_in_company_as_alone(forks: WarmForks) -> None:
+def test_humaneval_replays_give_the_same_results_shared_and_alone(forks: WarmForks) -> None:
     """Every 8th problem, solved and not: recordings and replays, all in one process, say what each says by itself."""
     rows = json_rows(data_file("humaneval/HumanEval.jsonl.gz"))[::8]
     alone, requests = [], []

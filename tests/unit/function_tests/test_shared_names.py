@@ -62,7 +62,9 @@ def forks() -> Iterator[WarmForks]:
         ),
     ],
 )  # fmt: skip
-def test_asserts_see_what_earlier_ones_bound(forks: WarmForks, asserts: list[str], program: str, statuses: str) -> None:
+def test_asserts_see_names_bound_by_earlier_asserts(
+    forks: WarmForks, asserts: list[str], program: str, statuses: str
+) -> None:
     entry = "Stack" if "Stack" in asserts[0] else "f"
     assert judge(AssertTests(asserts, "", entry), program, execute=forks.run).statuses == statuses.split()
 
@@ -84,7 +86,9 @@ SHARED = {
 
 @pytest.mark.parametrize("form", ["setup", "one text", "check"])
 @pytest.mark.parametrize("name", SHARED)
-def test_what_the_tests_define_for_the_program_reaches_it(forks: WarmForks, name: str, form: str) -> None:
+def test_names_defined_by_the_tests_for_the_program_are_visible_to_the_program(
+    forks: WarmForks, name: str, form: str
+) -> None:
     definition, program, test = SHARED[name]
     forms: dict[str, AssertTests | CheckTest] = {
         "setup": AssertTests([test], definition, "f"),
@@ -106,7 +110,7 @@ def test_what_the_tests_define_for_the_program_reaches_it(forks: WarmForks, name
         (["A = 1\nA = 2\nassert f() == 2"], "", "def f(): return A"),
     ],
 )
-def test_what_assertions_use_does_not_and_a_program_that_needs_it_has_failed(
+def test_names_used_by_assertions_stay_hidden_and_a_program_that_needs_one_fails(
     forks: WarmForks, asserts: list[str], setup: str, program: str
 ) -> None:
     """Whether a problem is judged may not hang on the answer."""
@@ -176,13 +180,13 @@ def test_a_class_of_data_that_the_test_defines_is_one_of_the_program_too(
         "class Answer:\n    def __init__(self): self.of = {3: 9}",
     ],
 )
-def test_a_class_that_may_hold_what_is_expected_stays(forks: WarmForks, reference: str) -> None:
+def test_class_that_may_hold_expected_values_stays_hidden_from_the_program(forks: WarmForks, reference: str) -> None:
     tests = AssertTests([f"{reference}\nassert f(3) == 9 and Answer"], "", "f")
     found = judge(tests, "def f(x): return 9 if Answer else 0", execute=forks.run)
     assert found.statuses == ["runtime_error"]
 
 
-def test_a_programs_own_unknown_name_is_its_own_doing(forks: WarmForks) -> None:
+def test_unknown_name_of_the_program_is_a_runtime_error(forks: WarmForks) -> None:
     for tests in (AssertTests(["assert f(1) == 1"], "LIMIT = 3", "f"),
                   CheckTest("", "def check(candidate):\n    assert candidate(1) == 1\n", "f")):  # fmt: skip
         for name in ("nowhere", "check", "candidate"):

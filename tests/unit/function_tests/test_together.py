@@ -42,7 +42,7 @@ def forks() -> Iterator[WarmForks]:
         ("evaluation", "assert eval(f(1)) == 2", "def f(x): return '1 + 1'", "def f(x): return '1'"),
     ],
 )  # fmt: skip
-def test_each_cause_is_found_in_the_text_and_both_programs_get_their_verdict(
+def test_each_forgeable_cause_is_reported_with_the_right_verdict(
     forks: WarmForks, cause: str, test: str, right: str, wrong: str
 ) -> None:
     tests = AssertTests([test], "", "f")
@@ -175,7 +175,7 @@ def test_a_process_that_ends_without_its_report_has_failed(forks: WarmForks, pro
     assert judge(AssertTests(["assert eval(f(1)) == 5"], "", "f"), program, execute=forks.run).statuses == [status]
 
 
-def test_asserts_that_hang_on_earlier_ones_run_after_them(forks: WarmForks) -> None:
+def test_asserts_that_depend_on_earlier_asserts_run_after_them(forks: WarmForks) -> None:
     tests = AssertTests(["it = iter([1, 2])", "assert f(it) == [1, 2]"], "", "f")
     assert judge(tests, "def f(x): return list(x)", execute=forks.run).statuses == ["success"] * 2
 

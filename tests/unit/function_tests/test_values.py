@@ -69,13 +69,13 @@ def nested(depth: int) -> object:
     ],
     ids=lambda value: f"{type(value).__name__}-{ascii(value)[:20]}" if value not in (HUGE, -HUGE) else "huge",
 )  # fmt: skip
-def test_a_value_comes_back_as_it_was(value: object) -> None:
+def test_value_comes_back_equal_and_of_the_same_type(value: object) -> None:
     back = crossed(value)
     assert back == value
     assert type(back) is type(value)
 
 
-def test_what_equality_does_not_show_comes_back_too() -> None:
+def test_nan_zero_sign_order_and_types_survive_the_crossing() -> None:
     assert math.isnan(crossed(math.nan))
     assert math.copysign(1, crossed(-0.0)) == -1
     assert math.copysign(1, crossed(complex(1, -0.0)).imag) == -1
@@ -85,13 +85,13 @@ def test_what_equality_does_not_show_comes_back_too() -> None:
     assert crossed("\ud83d\ude00") != "\U0001f600"
 
 
-def test_the_text_is_one_ascii_line_whatever_it_holds() -> None:
+def test_encoded_text_is_one_ascii_line() -> None:
     text = dumps(encode({"a\n\u2028": [b"\n", "\ud800"]}))
     assert text.isascii()
     assert "\n" not in text
 
 
-def test_sets_are_written_in_one_order_however_they_were_filled() -> None:
+def test_sets_of_equal_content_are_encoded_in_the_same_order() -> None:
     first, second = set(), set()
     for item in (0, 8, 16, 24):
         first.add(item)
@@ -123,7 +123,7 @@ def moved() -> collections.OrderedDict[str, int]:
         ([Colour.RED], [3]),
     ],
 )
-def test_what_is_no_value_of_its_own_becomes_its_base_type(value: object, plain: Any) -> None:
+def test_subclass_instance_becomes_its_base_type(value: object, plain: Any) -> None:
     back = crossed(value)
     assert back == plain
     assert type(back) is type(plain)
@@ -169,7 +169,7 @@ def test_a_stream_crosses_with_its_position_and_its_changes() -> None:
     assert (text.getvalue(), text.tell()) == ("one\ntwo!", 8)
 
 
-def test_an_array_keeps_its_changes_and_what_shares_it() -> None:
+def test_array_crosses_with_its_sharing_and_later_changes() -> None:
     ours, theirs = pair()
     numbers = array.array("i", [3, 1])
     first, second = sent([numbers, numbers], ours, theirs)
@@ -206,7 +206,7 @@ def test_a_chain_of_objects_of_any_length_crosses() -> None:
     assert length == 10_000
 
 
-def test_a_nan_stays_the_same_one() -> None:
+def test_nan_keeps_its_identity() -> None:
     ours, theirs = pair()
     nan = float("nan")
     (theirs_nan, other) = sent([nan, nan], ours, theirs)
@@ -220,7 +220,7 @@ class Errors(ExceptionGroup):
     pass
 
 
-def test_a_group_of_exceptions_crosses_with_what_it_holds() -> None:
+def test_exception_group_crosses_with_its_members() -> None:
     ours, theirs = pair()
     group = sent(ExceptionGroup("two", [ValueError(1), ExceptionGroup("in", [KeyError("k")])]), theirs, ours)
     assert type(group) is ExceptionGroup
@@ -229,7 +229,7 @@ def test_a_group_of_exceptions_crosses_with_what_it_holds() -> None:
     assert isinstance(sent(Errors("own", [ValueError()]), theirs, ours), ExceptionGroup)
 
 
-def test_what_an_exception_keeps_outside_its_arguments_crosses() -> None:
+def test_attributes_of_an_exception_outside_its_arguments_cross() -> None:
     ours, theirs = pair()
     error = sent(OSError(2, "gone", "file.txt"), theirs, ours)
     assert (type(error), error.errno, error.filename) == (FileNotFoundError, 2, "file.txt")
@@ -263,7 +263,7 @@ def test_numpy_values_cross_with_type_and_shape() -> None:
         assert numpy.array_equal(back, value)
 
 
-def test_a_view_of_an_array_stays_one() -> None:
+def test_view_of_an_array_stays_a_view() -> None:
     numpy = pytest.importorskip("numpy")
     ours, theirs = pair()
     array_here = numpy.zeros((3, 2))
@@ -391,7 +391,7 @@ class AlwaysEqual:
     ],
     ids=["object", "inside", "key", "generator", "lambda", "eval", "type", "deep", "str", "bytes"],
 )
-def test_what_is_no_value_is_refused_by_name(value: object, says: str) -> None:
+def test_value_that_cannot_cross_is_refused_by_its_type(value: object, says: str) -> None:
     with pytest.raises(ValueRefusedError, match=says):
         crossed(value)
 
@@ -411,7 +411,7 @@ def test_a_small_object_that_unfolds_without_end_is_refused_soon() -> None:
         encode(value)
 
 
-def test_what_is_no_value_crosses_as_the_callers_mark() -> None:
+def test_value_that_cannot_cross_is_replaced_by_the_callers_mark() -> None:
     thing = AlwaysEqual()
     structure = encode([1, thing], None, lambda found: {"g": type(found).__name__})
     assert structure == [1, {"g": "AlwaysEqual"}]
@@ -446,7 +446,7 @@ class Node:
 
 
 @pytest.mark.parametrize("side", ["a", "p"])
-def test_what_is_shared_stays_shared(side: str) -> None:
+def test_shared_objects_stay_shared_after_crossing(side: str) -> None:
     row = [0]
     sides = Sides()
     first, second = sides.cross([row, row, (row, {"k": row})], side), sides.cross({"again": row}, side)
@@ -454,7 +454,7 @@ def test_what_is_shared_stays_shared(side: str) -> None:
     assert sides.cross([0], side) is not first[0]
 
 
-def test_what_comes_back_is_the_object_that_was_sent() -> None:
+def test_object_that_returns_is_the_identical_object() -> None:
     sides = Sides()
     mine: list[Any] = [1, [2]]
     theirs = sides.cross(mine, "a")
@@ -487,7 +487,7 @@ def test_values_that_hold_themselves_cross() -> None:
         ([1], lambda x: x.append(x)),
     ],
 )
-def test_what_is_done_to_an_object_is_seen_on_the_other_side(made: Any, change: Any) -> None:
+def test_changes_of_an_object_are_applied_on_the_other_side(made: Any, change: Any) -> None:
     sides = Sides()
     there = sides.cross(made)
     kept = there[0] if type(made) is tuple else there
@@ -497,7 +497,7 @@ def test_what_is_done_to_an_object_is_seen_on_the_other_side(made: Any, change: 
     assert (there[0] if type(made) is tuple else there) is kept
 
 
-def test_instances_of_classes_that_both_sides_know_are_made_anew_by_their_attributes() -> None:
+def test_instances_of_shared_classes_are_rebuilt_from_their_attributes() -> None:
     sides = Sides()
     tail = Node(2)
     there = sides.cross(Node(1, tail, tail))
@@ -510,7 +510,7 @@ def test_instances_of_classes_that_both_sides_know_are_made_anew_by_their_attrib
     assert there.after[0].value == 5
 
 
-def test_what_derives_from_a_plain_type_brings_the_types_own_content() -> None:
+def test_subclass_instance_crosses_with_the_content_of_its_plain_type() -> None:
     sides = Sides()
     (told, content) = sides.cross(LyingInt(3))
     assert (told[0], content) == ("LyingInt", 3)
@@ -519,7 +519,7 @@ def test_what_derives_from_a_plain_type_brings_the_types_own_content() -> None:
     assert [values.SPECIALS[way] for way in told[2]] == ["eq", "hash"]
 
 
-def test_numbers_of_what_did_not_cross_are_taken_back() -> None:
+def test_forget_after_removes_objects_of_a_refused_value() -> None:
     heap = Heap("p")
     before = len(heap.objects["p"])
     with pytest.raises(ValueRefusedError):
@@ -576,7 +576,7 @@ class OddError(KeyError):
         (ZeroDivisionError(AlwaysEqual()), ZeroDivisionError),
     ],
 )
-def test_an_exception_comes_back_as_the_builtin_class_it_was(error: BaseException, base: type[BaseException]) -> None:
+def test_exception_comes_back_as_its_builtin_class(error: BaseException, base: type[BaseException]) -> None:
     back = values.exception_from(loads(dumps(values.exception_parts(error))))
     assert isinstance(back, base)
     assert type(back).__name__ == type(error).__name__
@@ -594,7 +594,7 @@ def test_a_forged_exception_is_refused(parts: object) -> None:
         values.exception_from(parts)
 
 
-def test_no_limit_on_digits_is_needed() -> None:
+def test_huge_integers_cross_despite_the_digit_limit() -> None:
     assert sys.get_int_max_str_digits() < 6000
     assert crossed(HUGE) == HUGE
 

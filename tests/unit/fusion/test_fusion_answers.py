@@ -43,14 +43,14 @@ def test_an_end_becomes_status_and_return_code(
     assert (answer.message, answer.files, answer.executor_pod_name) == ("", {}, "pod-3")
 
 
-def test_a_syntax_error_stands_where_the_stock_server_puts_it() -> None:
+def test_syntax_error_is_in_the_stderr_of_the_run_result() -> None:
     answer = response("python", ERROR, NOTHING)
     assert answer.run_result is not None
     assert answer.run_result.stderr == "SyntaxError: invalid syntax\n"
     assert answer.compile_result is None
 
 
-def test_a_time_out_keeps_what_was_printed() -> None:
+def test_timeout_keeps_the_output_so_far() -> None:
     answer = response("python", OK, ProgramRun("timeout", stdout=b"half", wall_seconds=12.5))
     assert answer.run_result is not None
     assert (answer.run_result.stdout, answer.run_result.execution_time) == ("half", 12.5)
@@ -62,7 +62,7 @@ def test_an_output_past_the_cap_is_named_not_cut_silently() -> None:
     assert answer.run_result.stderr == "mine\nstopped by the sandbox: more output than it keeps\n"
 
 
-def test_what_did_not_run_is_no_verdict() -> None:
+def test_program_that_did_not_run_raises_try_again() -> None:
     with pytest.raises(TryAgain):
         response("python", OK, ProgramRun("not_run"))
 
@@ -77,7 +77,7 @@ def test_a_time_out_has_the_stock_servers_shape_on_a_busy_machine_too(confirmed:
     assert (answer.run_result.stdout, answer.run_result.execution_time) == ("1\n", 25.0)
 
 
-def test_no_time_is_too_late_at_once() -> None:
+def test_zero_time_is_answered_as_expired_at_once() -> None:
     for language, compile_timeout, in_compiler in (("python", 0.0, False), ("cpp", 0.0, True), ("cpp", 5.0, False)):
         answer = answer_without_time(language, compile_timeout)
         results = (answer.compile_result, answer.run_result)

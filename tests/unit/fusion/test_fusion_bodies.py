@@ -22,7 +22,7 @@ GOOD = b'{"code": "print(1)", "language": "python"}'
         (b"\xef\xbb\xbf" + GOOD, JSON), (GOOD[:-1] + b', "language": "python"}', JSON),
     ],
 )  # fmt: skip
-def test_what_is_json_is_read(body: bytes, content_type: str | None) -> None:
+def test_json_body_is_read_under_any_json_content_type(body: bytes, content_type: str | None) -> None:
     assert read(RunCodeRequest, body, content_type).code == "print(1)"
 
 
@@ -49,7 +49,9 @@ def test_surrogates_in_pairs_are_one_character() -> None:
         (b'{"code": "", "language": "python", "files": {"\\uDFFF": ""}}', JSON, "string_unicode", []),
     ],
 )
-def test_what_does_not_fit_is_complained_of(body: bytes, content_type: str, kind: str, place: list[Any]) -> None:
+def test_body_that_does_not_fit_the_model_raises_its_complaint(
+    body: bytes, content_type: str, kind: str, place: list[Any]
+) -> None:
     with pytest.raises(InvalidBody) as found:
         read(RunCodeRequest, body, content_type)
     [complaint] = found.value.complaints
@@ -62,7 +64,7 @@ def test_what_does_not_fit_is_complained_of(body: bytes, content_type: str, kind
     "body",
     [b'{"code": "\xff"}', b'{"code": "\xed\xa0\x80"}', b"[" * 100_000, b"1" * 5000, GOOD.decode().encode("utf-16")],
 )
-def test_what_cannot_be_read_at_all_is_refused(body: bytes) -> None:
+def test_undecodable_body_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(BadRequest, match="There was an error parsing the body"):
         read(RunCodeRequest, body, JSON)
 
@@ -75,7 +77,7 @@ def test_what_cannot_be_read_at_all_is_refused(body: bytes) -> None:
         (web.HTTPRequestEntityTooLarge(10, 20), 413, web.HTTPRequestEntityTooLarge(10, 20).text),
     ],
 )
-async def test_what_no_route_answers_is_said_in_json(
+async def test_errors_of_the_router_are_answered_in_json(
     raised: web.HTTPException, status: int, detail: str | None
 ) -> None:
     async def handler(_: web.Request) -> web.StreamResponse:

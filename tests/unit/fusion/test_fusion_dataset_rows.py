@@ -32,7 +32,7 @@ def one(wanted: int | str, dataset: str = "mbpp", **config: Any) -> GetPromptByI
     return GetPromptByIdRequest.model_validate({"dataset": dataset, "config": config, "id": wanted})
 
 
-async def test_rows_come_by_id_within_offset_and_limit(directory: RowDirectory) -> None:
+async def test_rows_are_sorted_by_id_within_offset_and_limit(directory: RowDirectory) -> None:
     assert [row["id"] for row in await directory.read_rows(read_rows())] == [9, 11, 12]
     assert [row["id"] for row in await directory.read_rows(read_rows(offset=1, limit=1))] == [11]
     assert await directory.read_rows(read_rows(offset=5)) == []
@@ -50,7 +50,7 @@ async def test_an_id_is_found_as_a_number_and_as_a_text(directory: RowDirectory)
         await directory.read_row(one("x"), "x' OR id=12 --")
 
 
-async def test_rows_that_the_request_brings_come_first(directory: RowDirectory) -> None:
+async def test_rows_in_the_request_override_those_of_the_directory(directory: RowDirectory) -> None:
     assert await directory.read_row(one(1, provided_data={"id": 3}), 1) == {"id": 3}
     request = read_rows(config={"provided_data": [{"id": 3}, {"id": 1}]}, limit=1)
     assert await directory.read_rows(request) == [{"id": 3}, {"id": 1}]
@@ -71,7 +71,7 @@ async def test_counting_backwards_is_refused(directory: RowDirectory) -> None:
         await directory.read_rows(read_rows(offset=-1))
 
 
-def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
+def test_bad_row_file_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no such directory"):
         RowDirectory.open(tmp_path / "absent")
     path = tmp_path / "mbpp.jsonl"
@@ -92,5 +92,5 @@ def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_a_password_is_a_token(header: str, bearer: str) -> None:
+def test_basic_password_is_converted_to_a_bearer_token(header: str, bearer: str) -> None:
     assert convert_to_bearer(header) == bearer

@@ -30,7 +30,7 @@ async def sent_away(dispatcher: Dispatcher, number: int) -> None:
         await dispatcher.run(program(number), 10, 0)
 
 
-async def test_others_who_hold_every_place_are_waited_for() -> None:
+async def test_busy_executor_is_retried_until_a_slot_is_free() -> None:
     time = Time()
     executor = ScriptedExecutor(Busy(0, 20), Busy(0, 20), reply(exited(b"1\n")))
     answer = await Dispatcher(executor, clock=time.clock, sleep=time.sleep).run(program(1), 10, 5)
@@ -38,7 +38,7 @@ async def test_others_who_hold_every_place_are_waited_for() -> None:
     assert time.sleeps == [0.02, 0.02]
 
 
-async def test_and_not_beyond_the_callers_patience() -> None:
+async def test_busy_executor_beyond_the_callers_patience_raises_try_again() -> None:
     time = Time()
     executor = ScriptedExecutor(*[Busy(0, 400)] * 9)
     with pytest.raises(TryAgain, match="every slot is busy"):
@@ -68,7 +68,7 @@ async def test_a_program_that_has_started_is_waited_for_however_long() -> None:
     assert (await task).runs[0].stdout == b"1"
 
 
-async def test_who_comes_back_has_kept_the_place() -> None:
+async def test_returning_caller_keeps_its_place_in_the_queue() -> None:
     executor = echo()
     assert executor.gate is not None
     dispatcher = Dispatcher(executor)
@@ -85,7 +85,7 @@ async def test_who_comes_back_has_kept_the_place() -> None:
     assert [request.inputs for request in executor.asked] == [[b"1"], [b"2"], [b"3"]]
 
 
-async def test_who_comes_back_late_finds_the_answer() -> None:
+async def test_returning_caller_gets_the_finished_answer_once() -> None:
     executor = echo()
     assert executor.gate is not None
     dispatcher = Dispatcher(executor)
@@ -101,7 +101,7 @@ async def test_who_comes_back_late_finds_the_answer() -> None:
     assert len(executor.asked) == 3  # an answer is given once: programs may be random
 
 
-async def test_a_run_that_was_lost_meanwhile_is_begun_anew() -> None:
+async def test_run_lost_in_the_callers_absence_is_started_again() -> None:
     executor = ScriptedExecutor(reply(exited(b"1")), ExecutorLost("gone"), reply(exited(b"2")), slots=1)
     executor.gate = asyncio.Event()
     dispatcher = Dispatcher(executor)
@@ -114,7 +114,7 @@ async def test_a_run_that_was_lost_meanwhile_is_begun_anew() -> None:
     assert (await dispatcher.run(program(2), 10, 5)).runs[0].stdout == b"2"
 
 
-async def test_what_nobody_comes_back_for_is_given_up() -> None:
+async def test_program_whose_caller_does_not_return_is_dropped_from_the_queue() -> None:
     executor = echo()
     assert executor.gate is not None
     dispatcher = Dispatcher(executor, grace_seconds=0)
@@ -143,7 +143,7 @@ async def test_a_caller_that_is_cancelled_takes_its_program_along() -> None:
     assert [request.inputs for request in executor.asked] == [[b"1"], [b"3"]]
 
 
-def test_each_attempt_has_its_whole_time_to_come_back() -> None:
+def test_grace_time_restarts_with_each_attempt_of_the_caller() -> None:
     async def scene() -> None:
         executor = echo()
         assert executor.gate is not None

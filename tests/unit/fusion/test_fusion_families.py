@@ -45,7 +45,7 @@ def test_stdio_has_a_run_a_case_and_the_languages_own_time() -> None:
     assert (asked.compile_timeout, asked.run_timeout) == (3, 4)
 
 
-def test_rows_may_hold_texts_of_json() -> None:
+def test_row_fields_may_be_json_texts() -> None:
     row = {**STDIO_ROW, "test": json.dumps(STDIO_ROW["test"]), "labels": json.dumps(STDIO_ROW["labels"])}
     assert plan("code_contests", "", row, language="python").cases == STDIO_ROW["test"]
     assert FAMILIES["CommonOJDataset"].prompt(row, "code_contests", TestConfig()).labels == {"level": "easy"}
@@ -141,7 +141,7 @@ def test_a_name_that_is_not_registered_is_judged_by_its_type() -> None:
         ({"dataset_type": "CommonOJDataset", "custom_extract_logic": "import os"}, "custom_extract_logic is refused"),
     ],
 )
-def test_what_the_stock_server_would_run_or_never_test_is_refused(fields: dict[str, Any], complaint: str) -> None:
+def test_unknown_or_unsafe_evaluation_class_is_refused(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(BadRequest, match=complaint):
         find_family(config_of(**fields))
 

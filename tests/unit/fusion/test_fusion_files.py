@@ -35,7 +35,9 @@ def asked(**fields: object) -> RunCodeRequest:
         ({"a": "YW I=!\n"}, {"a": b"ab"}),
     ],
 )
-def test_files_are_read_as_the_stock_server_reads_them(files: dict[str, str | None], placed: dict[str, bytes]) -> None:
+def test_parse_files_normalizes_paths_and_decodes_contents(
+    files: dict[str, str | None], placed: dict[str, bytes]
+) -> None:
     assert parse_files(asked(files=files)).placed == placed
 
 
@@ -53,7 +55,7 @@ def test_a_path_out_of_the_directory_is_refused_by_name(field: str, name: str) -
         {"a": YES, "a/b": YES}, {"a/b/c": YES, "a/b": YES}, {"a": "YQ"}, {"a": "é"},
     ],
 )  # fmt: skip
-def test_what_the_stock_server_fails_to_place_is_its_sandbox_error(files: dict[str, str]) -> None:
+def test_file_that_cannot_be_placed_raises_unplaceable(files: dict[str, str]) -> None:
     with pytest.raises(Unplaceable, match=r"^files: "):
         parse_files(asked(files=files))
 
@@ -67,22 +69,22 @@ def test_what_the_stock_server_fails_to_place_is_its_sandbox_error(files: dict[s
         ({f"{n}": MEBIBYTE for n in range(97)}, "at most 96 MiB"),
     ],
 )
-def test_what_would_stop_the_program_at_once_is_refused(files: dict[str, str], complaint: str) -> None:
+def test_files_above_the_limits_are_a_bad_request(files: dict[str, str], complaint: str) -> None:
     with pytest.raises(BadRequest, match=complaint):
         parse_files(asked(files=files))
 
 
-def test_just_enough_is_placed() -> None:
+def test_files_at_the_limits_are_placed() -> None:
     assert len(parse_files(asked(files={str(n): "" for n in range(MAX_FILES)})).placed) == MAX_FILES
     assert parse_files(asked(files={"d/" * DEPTH + "x": ""})).placed
 
 
-def test_what_cannot_be_there_is_not_fetched() -> None:
+def test_impossible_paths_are_not_fetched() -> None:
     names = ["a", "./a", "", ".", "a\0", "x" * 256, "d//b/"]
     assert parse_files(asked(fetch_files=names)).fetched == {"a": "a", "./a": "a", "d//b/": "d/b"}
 
 
-def test_a_request_without_files_is_the_ordinary_one() -> None:
+def test_request_without_files_is_a_plain_run_request() -> None:
     request = asked(stdin="1", files={"a": None})
     plain = demand.make_run_request(request, parse_files(request))
     assert type(plain) is RunRequest
@@ -106,7 +108,7 @@ def test_files_come_back_under_the_names_that_were_asked_for(code: int) -> None:
     assert add_files(answered(), Files(FILED.placed), reply) == (answered(), {})
 
 
-def test_where_nothing_ran_the_directory_holds_what_was_placed() -> None:
+def test_files_of_a_program_that_did_not_run_are_returned_as_placed() -> None:
     broken = CompileResult("error", stderr=b"no")
     assert add_files(answered(broken), FILED, ReplyWithFiles(broken, [], "full"))[1] == PLACED
     assert add_files(answer_without_time("python", 1), FILED, None)[1] == PLACED

@@ -18,7 +18,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_fields_and_defaults_are_the_clients(model: type[BaseModel]) -> None:
+def test_fields_and_defaults_equal_those_of_the_client(model: type[BaseModel]) -> None:
     name = model.__name__
     theirs = getattr(published, name).__fields__
     ours = model.model_fields
@@ -32,11 +32,11 @@ def test_fields_and_defaults_are_the_clients(model: type[BaseModel]) -> None:
 
 
 @pytest.mark.parametrize("name", ["RunStatus", "CommandRunStatus"])
-def test_enums_are_spelt_as_the_clients(name: str) -> None:
+def test_enum_values_equal_those_of_the_client(name: str) -> None:
     assert {item.value for item in getattr(schemas, name)} == {item.value for item in getattr(published, name)}
 
 
-def test_the_client_reads_a_verdict_back_as_it_was() -> None:
+def test_verdict_read_by_the_client_is_unchanged() -> None:
     ran = schemas.CommandRunResult(
         status=schemas.CommandRunStatus.FINISHED, execution_time=0.1, return_code=-11, stdout="é"
     )

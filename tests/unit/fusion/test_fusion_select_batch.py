@@ -53,11 +53,13 @@ LARGE = part(input_bytes=MAX_BYTES + 1)
         ([part(tests=2 * MAX_TESTS), SMALL], 0, [0]),
     ],
 )
-async def test_who_goes_together(waiting: list[Part], free: int, chosen: list[int]) -> None:
+async def test_select_batch_groups_compatible_programs_within_the_limits(
+    waiting: list[Part], free: int, chosen: list[int]
+) -> None:
     assert select_batch(await programs(*waiting), free, 4) == chosen
 
 
-async def test_who_goes_alone() -> None:
+async def test_select_batch_leaves_programs_marked_alone_by_themselves() -> None:
     assert select_batch(await programs(SMALL, SMALL, alone=[0]), 0, 4) == [0]
     assert select_batch(await programs(SMALL, SMALL, SMALL, alone=[1]), 0, 4) == [0, 2]
     assert select_batch(await programs(SMALL, SMALL), 0, 1) == [0]
@@ -124,7 +126,7 @@ def named(said: BatchAnswer | None) -> str | None:
     return None if said is None else said.hello["of"]
 
 
-async def test_what_waits_for_a_turn_goes_in_one_call_and_each_gets_its_own_answer() -> None:
+async def test_waiting_programs_share_one_call_and_each_gets_its_own_answer() -> None:
     server = Server()
     tasks = await server.start("a") + await server.start("b", "c", "d")
     server.gate.set()
@@ -134,7 +136,7 @@ async def test_what_waits_for_a_turn_goes_in_one_call_and_each_gets_its_own_answ
     assert server.turns.free == 1
 
 
-async def test_nobody_waits_for_company_and_no_turn_stays_idle() -> None:
+async def test_program_with_a_free_turn_is_sent_at_once() -> None:
     server = Server(turns=2)
     await server.start("a")
     assert server.calls == [(["a"], BUDGET_SECONDS)]
@@ -145,7 +147,7 @@ async def test_nobody_waits_for_company_and_no_turn_stays_idle() -> None:
 
 
 @pytest.mark.parametrize("trouble", [SandboxFailedError("500"), RunRefusedError("422"), NotTheHarnessError("killed")])
-async def test_a_call_that_fails_says_nothing_of_its_programs_but_of_a_lone_one(trouble: Exception) -> None:
+async def test_failed_call_gives_no_result_for_shared_programs_and_raises_for_a_single_one(trouble: Exception) -> None:
     server = Server()
     server.outcomes["bad"] = trouble
     tasks = await server.start("a") + await server.start("b", "bad")
@@ -157,7 +159,7 @@ async def test_a_call_that_fails_says_nothing_of_its_programs_but_of_a_lone_one(
 
 
 @pytest.mark.parametrize("trouble", [SandboxBusyError("full", 1.0), SandboxUnreachableError("reset")])
-async def test_a_server_that_is_full_or_gone_is_so_for_each(trouble: Exception) -> None:
+async def test_full_or_unreachable_server_raises_for_each_program(trouble: Exception) -> None:
     server = Server()
     server.outcomes["bad"] = trouble
     tasks = await server.start("a") + await server.start("b", "bad")
@@ -167,7 +169,7 @@ async def test_a_server_that_is_full_or_gone_is_so_for_each(trouble: Exception) 
     ]  # fmt: skip
 
 
-async def test_one_whose_turn_did_not_come_goes_first_and_alone() -> None:
+async def test_program_without_a_result_is_repeated_first_and_alone() -> None:
     server = Server()
     server.outcomes["late"] = None
     tasks = await server.start("a") + await server.start("b", "late")
@@ -184,7 +186,7 @@ async def test_one_whose_turn_did_not_come_goes_first_and_alone() -> None:
     assert [names for names, _ in server.calls[2:]] == [["c"], ["late"], ["d", "e"]]
 
 
-async def test_who_leaves_takes_no_neighbour_with_him_and_the_last_breaks_the_call_off() -> None:
+async def test_shared_call_continues_after_a_cancellation_and_ends_with_its_last_caller() -> None:
     server = Server()
     first, *others = await server.start("a") + await server.start("b", "c", "d")
     others.pop().cancel()
@@ -202,7 +204,7 @@ async def test_who_leaves_takes_no_neighbour_with_him_and_the_last_breaks_the_ca
     assert (server.broken_off, server.turns.free) == (1, 1)
 
 
-async def test_closing_leaves_nobody_waiting() -> None:
+async def test_close_cancels_every_waiting_caller() -> None:
     server = Server()
     tasks = await server.start("a", "b") + await server.start("c")
     await server.shared.close()
@@ -211,7 +213,7 @@ async def test_closing_leaves_nobody_waiting() -> None:
     assert server.turns.free == 1
 
 
-def test_seats_are_what_fills_the_next_call() -> None:
+def test_capacity_fills_the_running_calls_and_the_next_one() -> None:
     async def ask(parts: Sequence[Part], budget: float, runners: int) -> list[BatchAnswer | None]:
         return []
 

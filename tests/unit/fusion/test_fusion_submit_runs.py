@@ -92,13 +92,13 @@ async def test_without_cases_the_exit_status_is_the_verdict(code: int, accepted:
     assert result.tests[0].test_info is None
 
 
-async def test_no_time_is_too_late_without_a_run() -> None:
+async def test_submission_without_time_fails_without_a_run() -> None:
     executor = ScriptedExecutor()
     result = await judge_with(executor).judge(stdio(run_timeout=-1), 1)
     assert (result.accepted, len(result.tests), executor.asked) == (False, 1, [])
 
 
-async def test_what_is_not_known_is_no_verdict() -> None:
+async def test_lost_executor_raises_try_again_and_unknown_language_is_a_bad_request() -> None:
     with pytest.raises(TryAgain):
         await judge_with(ScriptedExecutor(ExecutorLost("gone"))).judge(stdio(), 1)
     with pytest.raises(BadRequest, match=r"config\.language: rust is not one of c, cpp, python"):

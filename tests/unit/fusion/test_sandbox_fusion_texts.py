@@ -23,10 +23,10 @@ def test_sandbox_fusion_texts_image_of_the_chart_is_the_one_read() -> None:
         ("'labels'", False, False),
     ],
 )
-def test_detail_of_a_500_is_told_by_its_text(detail: str, no_row: bool, no_rows: bool) -> None:
+def test_detail_of_a_500_is_classified_by_its_text(detail: str, no_row: bool, no_rows: bool) -> None:
     assert (says_no_such_row(detail), says_no_rows(detail)) == (no_row, no_rows)
 
 
-def test_output_that_is_not_utf8_is_told_by_its_text() -> None:
+def test_output_that_is_not_utf8_is_recognized_by_its_text() -> None:
     assert says_not_decoded(b"[DecodeError] 'utf-8' codec can't decode byte 0xff in position 1: invalid start byte")
     assert not says_not_decoded(b"1\n")

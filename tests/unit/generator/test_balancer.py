@@ -39,7 +39,9 @@ def fail(before: EndpointState, blame: Blame, now: float = 0.0, retry_after: flo
         ([], None, None),
     ],
 )
-def test_choose(states: list[EndpointState], avoid: str | None, chosen: str | None) -> None:
+def test_choose_returns_the_least_loaded_open_endpoint(
+    states: list[EndpointState], avoid: str | None, chosen: str | None
+) -> None:
     found = balancer.choose(states, now=10.0, avoid=avoid)
     assert (found.name if found else None) == chosen
 
@@ -48,7 +50,9 @@ def test_choose(states: list[EndpointState], avoid: str | None, chosen: str | No
     ("max_in_flight", "chosen", "capacity"),
     [(None, "b", 8), (4, "b", 4), (3, None, 3), (0, None, 0), (100, "b", 8)],
 )
-def test_a_bound_over_all_endpoints(max_in_flight: int | None, chosen: str | None, capacity: int) -> None:
+def test_max_in_flight_bounds_all_endpoints_together(
+    max_in_flight: int | None, chosen: str | None, capacity: int
+) -> None:
     states = [state("a", 2), state("b", 1)]
     found = balancer.choose(states, 10.0, None, max_in_flight)
     assert (found.name if found else None) == chosen
@@ -67,7 +71,7 @@ def test_a_refused_connection_ejects_at_once_and_the_return_is_gradual() -> None
     assert back.failing_since is None
 
 
-def test_ejections_in_a_row_double_and_a_success_starts_anew() -> None:
+def test_ejection_time_doubles_in_a_row_and_resets_after_a_success() -> None:
     current, waits, now = state("a"), [], 0.0
     for _ in range(6):
         current = fail(current, Blame.DOWN, now)
@@ -79,7 +83,7 @@ def test_ejections_in_a_row_double_and_a_success_starts_anew() -> None:
     assert fail(current, Blame.DOWN, now).closed_until == now + 1.0
 
 
-def test_single_errors_do_not_eject_and_several_in_a_row_do() -> None:
+def test_endpoint_is_ejected_after_several_errors_in_a_row_only() -> None:
     current = state("a", slots=8)
     for _ in range(10):
         current = fail(fail(current, Blame.SUSPECT), Blame.SUSPECT)
@@ -99,14 +103,14 @@ def test_requests_that_break_off_together_are_one_outage() -> None:
     assert (current.in_flight, current.ejections, current.closed_until) == (0, 1, 1.0)
 
 
-def test_a_busy_endpoint_is_left_alone_for_as_long_as_it_says() -> None:
+def test_busy_endpoint_gets_no_request_until_its_retry_after() -> None:
     busy = fail(state("a", slots=8), Blame.BUSY, now=10.0, retry_after=30.0)
     assert not busy.open_at(39.9)
     assert busy.free_at(40.0) == 4
     assert balancer.outage_seconds([busy], now=45.0) == 5.0  # its own wait is no outage
 
 
-def test_what_says_nothing_about_the_endpoint_changes_nothing() -> None:
+def test_failure_without_blame_leaves_the_endpoint_open() -> None:
     assert fail(state("a"), Blame.NONE) == state("a", sent=1)
 
 
@@ -117,7 +121,7 @@ def test_an_outage_needs_every_endpoint() -> None:
     assert balancer.outage_seconds([], now=100.0) == 0.0
 
 
-def test_capacity_and_the_next_opening() -> None:
+def test_capacity_counts_open_endpoints_and_next_opening_is_the_earliest() -> None:
     states = [state("a", slots=4), state("b", in_flight=6, slots=8, allowance=2), state("c", closed_until=9.0)]
     assert balancer.capacity(states, now=0.0) == 10
     assert balancer.next_opening(states, now=0.0) == 9.0

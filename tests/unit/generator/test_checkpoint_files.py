@@ -103,7 +103,7 @@ def test_an_engine_serves_two_checkpoints_alike_where_only_the_weights_differ(
     assert (compute_serving_digest(first) == compute_serving_digest(second)) == is_served_alike
 
 
-def test_a_file_that_somebody_wrote_again_has_another_stamp(tmp_path: Path) -> None:
+def test_rewritten_file_has_another_stamp(tmp_path: Path) -> None:
     place = checkpoint(tmp_path / "one")
     before = file_stamps(place)
     assert file_stamps(place) == before

@@ -54,7 +54,7 @@ async def test_endpoints_that_serve_the_model_join() -> None:
     assert gate.models["b"] == ["other", "model"]
 
 
-async def test_another_model_ends_the_run_and_names_what_is_served() -> None:
+async def test_endpoint_with_another_model_ends_the_run_and_names_the_served_models() -> None:
     gate, _ = admission(FakeEndpoint("a", models=["x/y", "z"]))
     with pytest.raises(BadInputError, match=r"endpoint a does not serve model 'model'; it serves: x/y, z"):
         await gate.run(1)
@@ -79,7 +79,7 @@ async def test_a_server_that_refuses_the_key_ends_the_run_at_once(status: int) -
         await gate.run(60)
 
 
-async def test_why_an_endpoint_is_not_ready_is_told_at_once() -> None:
+async def test_error_of_an_endpoint_that_is_not_ready_is_reported_at_once() -> None:
     gate, _ = admission(FakeEndpoint("a", models=unreachable("Connection refused")))
     told = asyncio.Event()
     gate.on_trouble.append(told.set)
@@ -97,13 +97,13 @@ async def test_a_wrong_key_ends_the_run() -> None:
         await gate.run(1)
 
 
-async def test_nobody_there_within_the_time() -> None:
+async def test_no_reachable_endpoint_within_the_time_is_bad_input() -> None:
     gate, _ = admission(FakeEndpoint("http://a", models=unreachable("Connection refused")))
     with pytest.raises(BadInputError, match="endpoint http://a unreachable: Connection refused"):
         await gate.run(0.01)
 
 
-async def test_the_run_begins_with_the_first_and_says_who_is_missing() -> None:
+async def test_run_starts_with_the_first_endpoint_and_reports_missing_ones() -> None:
     gate, fleet = admission(FakeEndpoint("a"), FakeEndpoint("b", models=unreachable("Connection refused")))
     joined = asyncio.Event()
     fleet.on_join.append(joined.set)
@@ -122,7 +122,7 @@ async def test_servers_without_a_list_of_models_can_be_taken_on_trust() -> None:
     assert len(fleet.states) == 1
 
 
-async def test_each_endpoint_has_slots_of_its_own_and_tells_its_version() -> None:
+async def test_each_endpoint_has_its_configured_slots_and_reports_its_version() -> None:
     rng = random.Random(0)
     fleet = EndpointFleet(BalancerLimits(), rng)
     endpoints = [FakeEndpoint("a", version="0.11.0"), FakeEndpoint("b")]
@@ -132,7 +132,7 @@ async def test_each_endpoint_has_slots_of_its_own_and_tells_its_version() -> Non
     assert [dict(replica.engine) for replica in replicas(gate, fleet, {})] == [{"engine_version": "0.11.0"}, {}]
 
 
-async def test_the_oldest_request_is_told_with_its_limit() -> None:
+async def test_oldest_open_request_is_reported_with_its_limit() -> None:
     gate, fleet = admission(FakeEndpoint("a"), FakeEndpoint("b"))
     await gate.run(1)
     first, second = replicas(gate, fleet, {"a": OpenRequest("a", 1000.0, 410.0)})

@@ -30,7 +30,7 @@ async def test_permits_are_bounded_and_handed_on_in_order() -> None:
     await waiting[1]
 
 
-async def test_an_item_that_failed_goes_first() -> None:
+async def test_failed_item_is_sent_before_waiting_items() -> None:
     one = fleet(a=1)
     permit = await one.acquire()
     later = asyncio.create_task(one.acquire())
@@ -43,7 +43,7 @@ async def test_an_item_that_failed_goes_first() -> None:
     later.cancel()
 
 
-async def test_an_item_that_waits_for_elsewhere_holds_up_nobody() -> None:
+async def test_item_that_avoids_an_endpoint_does_not_delay_others() -> None:
     two = fleet(a=1, b=1)
     busy = await two.acquire(avoid="a")
     picky = asyncio.create_task(two.acquire(avoid="a"))
@@ -54,7 +54,7 @@ async def test_an_item_that_waits_for_elsewhere_holds_up_nobody() -> None:
     assert (await picky).endpoint.name == "b"
 
 
-async def test_an_endpoint_that_opens_while_an_item_is_refused_wakes_it() -> None:
+async def test_endpoint_that_opens_during_a_refusal_wakes_the_waiting_item() -> None:
     """The time was read once to refuse the item and once more to set the timer: between them the endpoint had opened,
     so that none was set, and where nothing else was in flight the generator waited for ever."""
     closed, opened = 0.001, 60.0
@@ -72,7 +72,7 @@ async def test_an_endpoint_that_opens_while_an_item_is_refused_wakes_it() -> Non
     assert permit.endpoint.name == "a"
 
 
-async def test_waiting_items_go_when_an_ejected_endpoint_returns() -> None:
+async def test_waiting_items_are_sent_when_an_ejected_endpoint_returns() -> None:
     one = fleet(a=4)
     one.record_failure(await one.acquire(), unreachable("refused"))
     permit = await asyncio.wait_for(one.acquire(), 1)
@@ -104,7 +104,7 @@ async def test_endpoints_join_and_leave_while_requests_wait() -> None:
     assert none.states[0].in_flight == 0
 
 
-async def test_an_outage_and_its_end_are_told_once_each_with_cause_and_next_try(
+async def test_outage_and_its_end_are_logged_once_each(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="evalrun_generator.endpoints.endpoint_fleet")

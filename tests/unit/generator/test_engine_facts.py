@@ -57,7 +57,7 @@ def test_the_next_checkpoint_is_read_with_less_priority_by_threads_of_its_own(tm
     assert os.getpriority(os.PRIO_PROCESS, 0) == own
 
 
-def test_of_a_hub_model_the_commit_is_known_and_large_files_are_named_by_their_digest(tmp_path: Path) -> None:
+def test_facts_of_a_hub_model_hold_its_commit_and_the_digest_of_its_blobs(tmp_path: Path) -> None:
     blob = tmp_path / "models--org--name" / "blobs" / hashlib.sha256(b"weights").hexdigest()
     blob.parent.mkdir(parents=True)
     blob.write_bytes(b"not read")
@@ -69,12 +69,12 @@ def test_of_a_hub_model_the_commit_is_known_and_large_files_are_named_by_their_d
     assert found == {"model_revision": COMMIT, "weights_sha256": weights_digest(plain)}
 
 
-def test_of_a_model_that_is_not_here_nothing_is_said(tmp_path: Path) -> None:
+def test_facts_of_a_missing_model_are_empty(tmp_path: Path) -> None:
     assert model_facts(str(tmp_path / "none"), None) == {}
     assert model_facts(str(model_in(tmp_path / "empty", {})), None) == {}
 
 
-def test_the_engines_own_record_says_what_was_loaded() -> None:
+def test_vllm_config_gives_the_loaded_model_and_dtype() -> None:
     config = SimpleNamespace(model_config=SimpleNamespace(model="/m", dtype="torch.bfloat16", quantization=None))
     found = engine_facts("vllm", config)
     assert (found["engine"], found["model"], found["dtype"]) == ("vllm", "/m", "bfloat16")
@@ -82,7 +82,7 @@ def test_the_engines_own_record_says_what_was_loaded() -> None:
     assert "model" not in engine_facts("sglang", None)
 
 
-def test_sglangs_own_record_says_what_was_loaded() -> None:
+def test_sglang_record_gives_the_loaded_model_and_dtype() -> None:
     loaded = {"model_path": "/m", "load_format": "auto", "dtype": "bfloat16", "quantization": None}
     assert sglang_facts(loaded) == {"model": "/m", "dtype": "bfloat16"}
     assert sglang_facts({"dtype": "auto", "quantization": "fp8"}) == {"dtype": "auto", "quantization": "fp8"}
@@ -99,7 +99,7 @@ def test_sglangs_own_record_says_what_was_loaded() -> None:
         ("org/name", "other/name", False),
     ],
 )
-def test_what_was_loaded_is_what_was_asked_for(asked: str, loaded: str, same: bool) -> None:
+def test_is_same_model_compares_paths_and_hub_snapshots(asked: str, loaded: str, same: bool) -> None:
     assert is_same_model(asked, loaded) is same
 
 

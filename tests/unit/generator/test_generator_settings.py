@@ -22,7 +22,7 @@ def load(*arguments: str) -> GeneratorSettings:
         ("http://[::1]:8000/v1", "http://[::1]:8000"),
     ],
 )
-def test_base_urls(given: str, url: str) -> None:
+def test_base_url_drops_the_v1_suffix_and_slashes(given: str, url: str) -> None:
     assert base_url(given) == url
 
 
@@ -30,7 +30,7 @@ def test_base_urls(given: str, url: str) -> None:
     "given",
     ["h:1", "ftp://h", "http://", "http:///v1", "http://h?key=1", "", "http://h:", "http://h:x/v1", "http://h:99999"],
 )
-def test_what_is_no_url(given: str) -> None:
+def test_base_url_of_other_text_is_refused_with_the_form(given: str) -> None:
     with pytest.raises(BadInputError, match="write http://HOST:PORT"):
         base_url(given)
 
@@ -41,7 +41,7 @@ def test_passwords_in_urls_are_refused_and_not_repeated() -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_endpoints_by_flag_and_by_environment() -> None:
+def test_endpoints_are_read_from_repeated_flags_and_from_a_list() -> None:
     assert load("--endpoint", "http://a/v1", "--endpoint", "http://b").endpoint == ["http://a", "http://b"]
     assert load("--endpoint", "http://a,http://b").endpoint == ["http://a", "http://b"]
 
@@ -57,7 +57,7 @@ def test_endpoints_by_flag_and_by_environment() -> None:
         (["--endpoint", "http://a", "--backoff-seconds", "11"], "max_backoff_seconds"),
     ],
 )
-def test_settings_that_cannot_be_used(arguments: list[str], message: str) -> None:
+def test_unusable_settings_are_refused_by_name(arguments: list[str], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         load(*arguments)
 
@@ -71,6 +71,6 @@ def test_deadlines_follow_max_tokens_above_a_floor() -> None:
 @pytest.mark.parametrize(
     ("given", "slots"), [([], [256, 256]), (["7"], [7, 7]), (["7,9"], [7, 9]), (["7", "9"], [7, 9])]
 )
-def test_requests_in_flight_for_all_endpoints_or_for_each(given: list[str], slots: list[int]) -> None:
+def test_concurrency_is_given_for_all_endpoints_or_for_each(given: list[str], slots: list[int]) -> None:
     flags = [part for number in given for part in ("--concurrency", number)]
     assert load("--endpoint", "http://a,http://b", *flags).slots == slots

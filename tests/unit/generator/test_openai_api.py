@@ -11,7 +11,7 @@ NESTED = b"[" * 100_000 + b"]" * 100_000
 """JSON that Python's reader gives up with a RecursionError."""
 
 
-def test_a_chat_request() -> None:
+def test_chat_request_has_messages_sampling_and_seed() -> None:
     request = request_for(work_item(prompt="héllo", seed=7, max_tokens=2048, temperature=0.5), "org/model")
     assert request.path == "/v1/chat/completions"
     assert json.loads(request.body) == {
@@ -26,7 +26,7 @@ def test_a_chat_request() -> None:
     }
 
 
-def test_a_completion_request_without_a_seed() -> None:
+def test_completion_request_without_a_seed_has_a_prompt_only() -> None:
     request = request_for(work_item(prompt="def f():", chat=False), "m")
     assert request.path == "/v1/completions"
     body = json.loads(request.body)
@@ -35,7 +35,7 @@ def test_a_completion_request_without_a_seed() -> None:
     assert "seed" not in body
 
 
-def test_sampling_as_the_engines_know_it() -> None:
+def test_sampling_options_of_the_engines_are_sent_only_if_set() -> None:
     item = work_item()
     sampling = {"top_k": 20, "min_p": 0.05, "repetition_penalty": 1.05, "stop": ["```\n"], "ignore_eos": True}
     more = ledger.Sampling(top_k=20, min_p=0.05, repetition_penalty=1.05, stop=["```\n"], ignore_eos=True)
@@ -50,7 +50,7 @@ def test_seed_zero_is_a_seed() -> None:
 
 
 @pytest.mark.parametrize(("is_chat", "asked"), [(True, True), (False, 1)])
-def test_request_for_log_probs_asks_as_the_api_has_it(is_chat: bool, asked: object) -> None:
+def test_request_for_log_probs_uses_the_form_of_its_endpoint(is_chat: bool, asked: object) -> None:
     item = work_item(chat=is_chat)
     assert "logprobs" not in json.loads(request_for(item, "m").body)
     item.sampling.log_probs = True
@@ -81,7 +81,7 @@ def test_log_probs_are_kept_if_every_token_has_one(given: object, kept: tuple[fl
     assert read_answer(completion_body(choices=[choice]), "m").log_probs == kept
 
 
-def test_items_that_no_request_fits() -> None:
+def test_item_without_a_matching_request_form_raises_value_error() -> None:
     no_format = work_item()
     no_format.format = ledger.PROMPT_FORMAT_UNSPECIFIED
     with pytest.raises(ValueError, match="unknown prompt format"):
@@ -92,7 +92,7 @@ def test_items_that_no_request_fits() -> None:
         request_for(two_messages, "m")
 
 
-def test_an_answer() -> None:
+def test_read_answer_gives_text_finish_reason_and_token_counts() -> None:
     answer = read_answer(completion_body("code", model="served"), "asked")
     assert (answer.text, answer.finish_reason, answer.prompt_tokens, answer.output_tokens, answer.model) == (
         "code", "stop", 7, 3, "served",
@@ -115,12 +115,12 @@ def chat(message: object, finish_reason: str | None = "stop") -> list[object]:
         (chat({"content": "half \ud83d"}), "half \ufffd"),
     ],
 )
-def test_texts(choices: list[object], text: str) -> None:
+def test_read_answer_finds_the_text_of_each_form(choices: list[object], text: str) -> None:
     assert read_answer(completion_body(choices=choices), "m").text == text
 
 
 @pytest.mark.parametrize(("said", "kept"), [("length", "length"), ("content_filter", "content_filter"), (None, "")])
-def test_finish_reasons(said: str | None, kept: str) -> None:
+def test_read_answer_keeps_the_finish_reason(said: str | None, kept: str) -> None:
     assert read_answer(completion_body(choices=chat({"content": "x"}, said)), "m").finish_reason == kept
 
 
@@ -136,7 +136,7 @@ def test_finish_reasons(said: str | None, kept: str) -> None:
         ("many", None, None),
     ],
 )
-def test_token_counts_come_from_usage_or_nowhere(usage: object, prompt: int | None, output: int | None) -> None:
+def test_token_counts_come_from_usage_else_are_none(usage: object, prompt: int | None, output: int | None) -> None:
     answer = read_answer(completion_body("some words here", usage=usage), "m")
     assert (answer.prompt_tokens, answer.output_tokens) == (prompt, output)
 
@@ -161,12 +161,12 @@ def test_an_empty_answer_of_no_tokens() -> None:
         completion_body(choices=chat({"content": "half"}, "abort")),
     ],
 )
-def test_malformed_answers(body: bytes) -> None:
+def test_malformed_answer_raises(body: bytes) -> None:
     with pytest.raises(MalformedAnswerError):
         read_answer(body, "m")
 
 
-def test_model_ids() -> None:
+def test_model_ids_lists_the_served_models_and_refuses_other_bodies() -> None:
     assert model_ids(b'{"object":"list","data":[{"id":"a"},{"id":"b"}]}') == ["a", "b"]
     for body in (b"", b"{}", b"[]", b'{"data":[{}]}', b'{"data":null}', NESTED):
         with pytest.raises(MalformedAnswerError):

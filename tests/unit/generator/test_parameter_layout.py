@@ -135,7 +135,7 @@ def held_by(rank: Rank, whole: Mapping[str, Numbers]) -> dict[str, Numbers]:
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])
 @pytest.mark.parametrize("most", [1 << 20, 256])
-def test_each_rank_gets_the_bytes_that_vllm_cuts_for_it(ranks: int, most: int, tmp_path: Path) -> None:
+def test_each_rank_gets_the_bytes_of_its_vllm_partition(ranks: int, most: int, tmp_path: Path) -> None:
     whole, file = whole_model(), tmp_path / "model.safetensors"
     stored, start = {}, 5
     content = b"\xff" * start
@@ -179,7 +179,7 @@ class _Flat:
         (2, (8, 8), (8, 24), "norm.weight: the engine holds 8 on each of 2 GPUs, the checkpoint 24"),
     ],
 )
-def test_what_cannot_be_cut_evenly_is_refused(
+def test_tensor_that_cannot_be_split_evenly_is_refused(
     ranks: int, held: tuple[int, ...], shape: tuple[int, ...], said: str
 ) -> None:
     tensors = {"norm.weight": StoredTensor(Path("x"), "BF16", shape, 0, 0)}

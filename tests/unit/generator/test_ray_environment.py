@@ -36,7 +36,7 @@ def test_ray_environment_without_gpus_leaves_ray_free_to_pretend_some() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in ray_environment(BASE, Path("/p"), DIRECTORY, [])
 
 
-def test_joining_environment_tells_the_clusters_actors_where_our_packages_are() -> None:
+def test_joining_environment_passes_our_package_path_to_the_clusters_actors() -> None:
     found = make_joining_environment(BASE, DIRECTORY)
     job = json.loads(found["RAY_JOB_CONFIG_JSON_ENV_VAR"])
     assert job["runtime_env"]["env_vars"]["PYTHONPATH"] == found["PYTHONPATH"] == "/tmp/evalrun-ray-x/code"

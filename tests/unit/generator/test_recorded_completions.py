@@ -35,29 +35,29 @@ def test_the_seed_chooses_the_sample(base_seed: int, seed: int | None, text: str
     assert completions(base_seed).find("solve it", seed).text == text
 
 
-def test_several_choices_count_on() -> None:
+def test_further_choices_give_the_next_samples() -> None:
     assert [completions().find(CHAT, 1, choice).text for choice in range(3)] == ["one", "two", "zero"]
 
 
-def test_unknown_prompts_say_which() -> None:
+def test_unknown_prompt_is_named_in_the_error() -> None:
     with pytest.raises(PromptUnknownError, match="nothing is recorded for this prompt: 'solve that'"):
         completions().find((("user", "solve\n that"),), None)
     with pytest.raises(PromptUnknownError, match="no completion is recorded for problem p/1"):
         completions().find("unanswered", None)
 
 
-def test_a_prompt_belongs_to_one_problem() -> None:
+def test_add_of_a_known_prompt_returns_its_first_problem_and_stores_nothing() -> None:
     made = completions()
     assert made.add("p/9", [CHAT], [RecordedAnswer("other")]) == "p/0"
     assert made.find(CHAT, None).text == "zero"
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("éé", 1), ("\ud800", 1)])
-def test_approximate_tokens(text: str, tokens: int) -> None:
+def test_approximate_tokens_counts_four_bytes_per_token(text: str, tokens: int) -> None:
     assert approximate_tokens(text) == tokens
 
 
-def test_echo_answers_anything_with_exactly_so_many_tokens() -> None:
+def test_echo_answers_any_prompt_with_the_given_number_of_tokens() -> None:
     said = EchoCompletions(3).find("whatever", 7)
     assert said.text.split() == ["word"] * 3
     assert said.output_tokens == 3

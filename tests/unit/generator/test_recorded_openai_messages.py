@@ -16,7 +16,7 @@ def request(*, chat: bool = True, **fields: object) -> bytes:
     return json.dumps({"model": "m", **content, **fields}).encode()
 
 
-def test_what_is_read_of_a_request() -> None:
+def test_read_request_gives_prompt_seed_choices_and_stream() -> None:
     asked = read_request(request(seed=3, n=2, stream=True, top_k=-1), chat=True, served_model="m")
     assert (asked.prompt, asked.seed, asked.choices, asked.stream) == ((("user", "hi"),), 3, 2, True)
     assert read_request(request(chat=False), chat=False, served_model="m").prompt == "hi"
@@ -37,7 +37,9 @@ def test_what_is_read_of_a_request() -> None:
         (request(seed="x"), 400, "invalid_value", "seed"),
     ],
 )
-def test_requests_that_get_an_error(body: bytes, status: int, code: str, param: str | None) -> None:
+def test_unusable_request_raises_status_code_and_parameter(
+    body: bytes, status: int, code: str, param: str | None
+) -> None:
     with pytest.raises(RequestError) as raised:
         read_request(body, chat=True, served_model="m")
     assert (raised.value.status, raised.value.code, raised.value.param) == (status, code, param)

@@ -108,7 +108,7 @@ class World:
         return {completion.replica for completion in self.ledger.completions.values()}
 
 
-async def test_launches_the_replicas_answers_everything_and_lets_the_gpus_go() -> None:
+async def test_run_answers_every_item_and_releases_the_gpus() -> None:
     world = World()
     assert await world.run() is ExitCode.SUCCEEDED
     assert world.ledger.remaining == 0
@@ -122,7 +122,7 @@ async def test_launches_the_replicas_answers_everything_and_lets_the_gpus_go() -
     assert world.ledger.warnings == ["a warning"]
 
 
-async def test_a_ledger_that_lacks_nothing_starts_no_replica() -> None:
+async def test_complete_ledger_starts_no_replica() -> None:
     world = World(items=0)
     assert await world.run() is ExitCode.SUCCEEDED
     assert world.cluster.all == {}
@@ -139,7 +139,7 @@ async def test_replicas_start_as_their_gpus_appear() -> None:
         await world.until(lambda: world.ups() == 2)
 
 
-async def test_a_dead_replica_is_replaced_and_what_it_had_is_asked_elsewhere() -> None:
+async def test_dead_replica_is_replaced_and_its_requests_are_sent_elsewhere() -> None:
     world = World(items=200)
     release = world.hold_back()
     async with world.running() as running:
@@ -157,7 +157,7 @@ async def test_a_dead_replica_is_replaced_and_what_it_had_is_asked_elsewhere() -
     assert 0 < len(repeated) <= 4
 
 
-async def test_a_hung_replica_is_told_from_a_busy_one_by_its_tokens() -> None:
+async def test_hung_replica_is_ended_and_a_busy_one_with_token_progress_is_kept() -> None:
     world = World(patience=ProbeLimits(0.05, 0.5, 2))
     world.hold_back()
     async with world.running():
@@ -187,7 +187,7 @@ async def test_the_next_attempt_takes_living_replicas_over() -> None:
     assert world.ledger.remaining == 0
 
 
-async def test_a_signal_ends_it_resumably_and_leaves_the_replicas() -> None:
+async def test_signal_stops_the_run_resumably_and_leaves_the_replicas() -> None:
     world = World()
     world.hold_back()
     async with world.running() as running:
@@ -198,7 +198,7 @@ async def test_a_signal_ends_it_resumably_and_leaves_the_replicas() -> None:
     assert world.ledger.remaining > 0
 
 
-async def test_end_replicas_frees_the_gpus_after_a_signal_and_tells_the_ledger() -> None:
+async def test_end_replicas_frees_the_gpus_after_a_signal_and_reports_the_release() -> None:
     world = World(settings=SETTINGS.model_copy(update={"end_replicas": True}))
     world.hold_back()
     async with world.running() as running:
@@ -244,13 +244,13 @@ async def test_failing_starts_are_tried_again_then_given_up() -> None:
         await always.run()
 
 
-async def test_no_gpus_are_waited_for_only_so_long() -> None:
+async def test_missing_gpus_stop_the_run_after_the_wait_limit() -> None:
     world = World(gpus=0, limits=PolicyLimits(60, 0.05, 1))
     with pytest.raises(GenerationStoppedError, match="no room for a replica"):
         await world.run()
 
 
-async def test_dummy_weights_that_nobody_asked_for_end_the_run_and_the_replicas() -> None:
+async def test_unrequested_dummy_weights_end_the_run_and_the_replicas() -> None:
     world = World()
     world.cluster.load_format = "dummy"
     with pytest.raises(BadInputError, match=r"replica-\d loaded dummy weights"):
@@ -271,7 +271,7 @@ async def test_another_model_behind_the_asked_name_ends_the_run_and_the_replicas
     assert world.ledger.completions == {}
 
 
-async def test_what_a_replica_computes_with_reaches_the_ledger() -> None:
+async def test_engine_facts_of_a_replica_are_stored_in_the_ledger() -> None:
     world = World()
     world.cluster.engine = {"model": "model", "engine_version": "0.24.0", "gpu": "NVIDIA H200"}
     assert await world.run() is ExitCode.SUCCEEDED

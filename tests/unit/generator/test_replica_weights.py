@@ -21,7 +21,9 @@ from evalrun_generator.rollout.starts import Start
         ("dummy", {"weights_sha256": "aa"}, ""),
     ],
 )
-def test_the_version_of_a_replicas_weights(load_format: str, engine: dict[str, str], expected: str) -> None:
+def test_weights_version_joins_the_digests_of_weights_and_adapter(
+    load_format: str, engine: dict[str, str], expected: str
+) -> None:
     assert Start(0, "s", 1, 0.0, load_format=load_format, engine=engine).weights_version == expected
 
 

@@ -54,13 +54,15 @@ def openai_error(message: str, **fields: object) -> bytes:
         (404, openai_error("no completion is recorded for problem p"), RetryAction.REJECT, Blame.NONE, True),
     ],
 )  # fmt: skip
-def test_statuses(status: int, body: bytes, action: RetryAction, blame: Blame, counted: bool) -> None:
+def test_http_status_decides_action_and_blame(
+    status: int, body: bytes, action: RetryAction, blame: Blame, counted: bool
+) -> None:
     failure = from_status(status, {}, body, NOW)
     assert (failure.action, failure.blame, failure.counted) == (action, blame, counted)
     assert f"HTTP {status}" in failure.reason
 
 
-def test_what_no_server_has_worked_on_does_not_count() -> None:
+def test_failure_before_a_server_worked_on_the_request_is_not_counted() -> None:
     assert not unreachable("refused").counted
     assert classify_broken_off("dropped").counted
 
@@ -79,7 +81,7 @@ def test_what_no_server_has_worked_on_does_not_count() -> None:
         ("Thu, 01 Jan 2026 11:00:00 GMT", 0.0),
     ],
 )
-def test_retry_after(value: str | None, seconds: float | None) -> None:
+def test_retry_after_reads_seconds_and_dates_within_bounds(value: str | None, seconds: float | None) -> None:
     assert retry_after(value, NOW) == seconds
 
 

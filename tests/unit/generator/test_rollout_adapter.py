@@ -36,7 +36,7 @@ def test_the_rank_is_the_highest_of_all_matrices(tmp_path: Path) -> None:
         ({"lora_alpha": 0}, "its answers would be the base model's"),
     ],
 )
-def test_what_would_not_answer_as_the_adapter_is_refused(tmp_path: Path, fields: dict[str, Any], says: str) -> None:
+def test_unusable_adapter_is_refused_with_the_reason(tmp_path: Path, fields: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInputError, match=says):
         adapter_rank(adapter(tmp_path, **fields))
 

@@ -24,7 +24,7 @@ def written(directory: Path, spec: dict[str, object]) -> Path:
     return path
 
 
-def test_what_the_operator_writes_is_read_as_it_means_it(tmp_path: Path) -> None:
+def test_run_configuration_of_the_operator_is_read(tmp_path: Path) -> None:
     spec = EvalRunSpec.model_validate(
         {
             "model": {"path": "org/name"},
@@ -46,7 +46,7 @@ def test_the_specs_environment_reaches_the_engine() -> None:
     assert (plan.environment["NCCL_DEBUG"], plan.environment["A"]) == ("INFO", "1")
 
 
-def test_runs_have_identities_of_their_own() -> None:
+def test_identity_of_a_run_depends_on_its_creation_time() -> None:
     first = order()
     assert first.identity == order().identity
     later = first.order.model_copy(update={"created": first.order.created + timedelta(seconds=1)})
@@ -66,13 +66,13 @@ def test_an_order_that_cannot_be_used_is_named(tmp_path: Path, spec: dict[str, o
         read_rollout_order(written(tmp_path, spec))
 
 
-def test_an_order_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_run_configuration_is_refused_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"run configuration .*none\.json"):
         read_rollout_order(tmp_path / "none.json")
 
 
 class TestPlan:
-    def test_verls_bad_presets_are_all_said(self) -> None:
+    def test_unsuitable_defaults_of_verl_are_all_overridden(self) -> None:
         config = engine_plan(order(promptLength=1000), {}).rollout_config
         assert config["load_format"] == "auto"
         assert (config["enable_sleep_mode"], config["disable_log_stats"]) == (False, False)
@@ -80,7 +80,7 @@ class TestPlan:
         assert config["engine_kwargs"] == {"vllm": {"served_model_name": "m"}}
         assert config["enforce_eager"] is False
 
-    def test_dummy_weights_need_a_word_of_their_own(self) -> None:
+    def test_dummy_weights_require_allow_dummy_weights(self) -> None:
         with pytest.raises(BadInputError, match=r"loadFormat: dummy .* allowDummyWeights"):
             engine_plan(order(loadFormat="dummy"), {})
         plan = engine_plan(order(loadFormat="dummy", allowDummyWeights=True), {})
@@ -95,14 +95,14 @@ class TestPlan:
         kwargs = engine_plan(found, {}).rollout_config["engine_kwargs"]
         assert kwargs == {"vllm": {"served_model_name": "m", "revision": "abc", "tokenizer_revision": "abc"}}
 
-    def test_only_what_changes_the_answers_changes_the_digest(self) -> None:
+    def test_plan_digest_changes_only_with_settings_that_change_answers(self) -> None:
         plan = engine_plan(order(), {})
         assert plan.digest == engine_plan(order(replicas=7), {"A": "b"}).digest
         assert plan.digest != engine_plan(order(dtype="float16"), {}).digest
 
 
 class TestWarnings:
-    def test_the_defaults_use_the_gpu(self) -> None:
+    def test_default_settings_give_no_idle_gpu_warning(self) -> None:
         assert idle_gpu_warnings(order(), slots(order())) == []
         assert slots(order()) == 288
 
@@ -116,18 +116,18 @@ class TestWarnings:
             ({"loadFormat": "dummy", "allowDummyWeights": True}, 256, "rollout.loadFormat: dummy"),
         ],
     )
-    def test_what_leaves_it_idle_is_named(self, rollout: dict[str, object], in_flight: int, field: str) -> None:
+    def test_idle_gpu_warning_names_the_field(self, rollout: dict[str, object], in_flight: int, field: str) -> None:
         (line,) = idle_gpu_warnings(order(**rollout), in_flight)
         assert line.startswith(field)
 
 
 class TestSettings:
-    def test_as_the_operators_entrypoint_gives_them(self) -> None:
+    def test_rollout_settings_accept_the_flags_of_the_operators_entrypoint(self) -> None:
         flags = ["--work-order=/etc/o.json", "--ledger=dns:///a:1", "--worker-id=run", "--log-format=json"]
         found = load_settings(RolloutSettings, flags, program="evalrun-rollout")
         assert (found.ray_address, found.concurrency, found.environment) == ("auto", None, {})
 
-    def test_variables_of_the_engine(self) -> None:
+    def test_engine_env_flags_become_variables(self) -> None:
         flags = ["--work-order=o", "--ledger=l", "--engine-env=A=1,B=x=y", "--engine-env=C="]
         found = load_settings(RolloutSettings, flags, program="evalrun-rollout")
         assert found.environment == {"A": "1", "B": "x=y", "C": ""}

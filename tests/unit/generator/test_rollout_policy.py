@@ -70,7 +70,9 @@ def kinds(actions: list[Action]) -> list[tuple[str, int]]:
         (ELASTIC, 1000, 4),
     ],
 )
-def test_useful_replicas(rollout: Rollout, remaining: int | None, wanted: int) -> None:
+def test_useful_replicas_follow_from_remaining_answers_and_bounds(
+    rollout: Rollout, remaining: int | None, wanted: int
+) -> None:
     assert useful_replicas(rollout, remaining) == wanted
 
 
@@ -86,7 +88,9 @@ class TestPlaces:
             (Rollout(tensor_parallel=16, gpus_per_node=8), [(8, 17), (8, 17), (8, 17)], 1),
         ],
     )
-    def test_by_gpus_and_cpus(self, rollout: Rollout, rooms: list[tuple[int, int]], expected: int) -> None:
+    def test_places_are_bounded_by_gpus_and_cpus(
+        self, rollout: Rollout, rooms: list[tuple[int, int]], expected: int
+    ) -> None:
         assert places(rollout, [NodeCapacity("n", gpus, cpus) for gpus, cpus in rooms], []) == expected
 
     def test_starts_that_have_not_taken_their_gpus_yet_are_taken_off(self) -> None:
@@ -96,7 +100,7 @@ class TestPlaces:
 
 
 class TestDecide:
-    def test_starts_what_is_missing_as_far_as_there_is_room(self) -> None:
+    def test_missing_replicas_are_started_as_far_as_there_is_room(self) -> None:
         assert kinds(decided(TWO)) == [("start", 0), ("start", 1)]
         assert kinds(decided(TWO, free=1)) == [("start", 0)]
         assert kinds(decided(TWO, seen(1))) == [("start", 0)]
@@ -107,7 +111,7 @@ class TestDecide:
         assert kinds(decided(TWO, seen(0, trouble="dead"))) == [("end", 0), ("start", 1)]
         assert kinds(decided(TWO, seen(1), taken=frozenset({0}))) == []
 
-    def test_nothing_is_started_before_the_ledger_has_spoken(self) -> None:
+    def test_no_replica_is_started_before_the_ledger_reports_remaining_items(self) -> None:
         assert decided(TWO, remaining=None) == []
 
     def test_living_replicas_of_an_earlier_attempt_are_let_in_not_started_again(self) -> None:
@@ -122,7 +126,7 @@ class TestDecide:
             (ObservedReplica(start(0, StartPhase.STARTING, started_at=-601.0)), "it did not serve within 600 s", True),
         ],
     )
-    def test_what_is_ill_is_ended(self, one: ObservedReplica, why: str, failed: bool) -> None:
+    def test_dead_failed_or_late_replica_is_ended(self, one: ObservedReplica, why: str, failed: bool) -> None:
         assert decided(TWO, one, free=0, now=0.0) == [Action(ActionKind.END, 0, "s0", why, failed)]
 
     def test_a_failed_start_is_tried_again_after_a_wait_that_doubles(self) -> None:
@@ -130,23 +134,23 @@ class TestDecide:
         assert decided(TWO, history=history, now=11.9) == []
         assert kinds(decided(TWO, history=history, now=12.1)) == [("start", 0), ("start", 1)]
 
-    def test_between_min_and_max_idle_replicas_go_the_longest_idle_first(self) -> None:
+    def test_idle_replicas_above_the_minimum_end_longest_idle_first(self) -> None:
         living = [seen(0, idle_seconds=31), seen(1, idle_seconds=99), seen(2), seen(3, idle_seconds=29)]
         assert kinds(decided(ELASTIC, *living, remaining=25)) == [("end", 1)]
         assert kinds(decided(ELASTIC, *living, remaining=5)) == [("end", 1), ("end", 0)]
         assert kinds(decided(ELASTIC, *living, remaining=100)) == []
 
-    def test_no_idle_replica_goes_for_one_that_is_still_starting(self) -> None:
+    def test_idle_replica_is_not_ended_in_favour_of_a_starting_one(self) -> None:
         starting = seen(1, StartPhase.STARTING, admitted=False)
         assert kinds(decided(ELASTIC, seen(0, idle_seconds=99), starting, remaining=5)) == []
         assert kinds(decided(ELASTIC, seen(0, idle_seconds=99), seen(2), starting, remaining=5)) == [("end", 0)]
 
-    def test_a_fixed_number_keeps_its_idle_replicas(self) -> None:
+    def test_idle_replicas_of_a_fixed_number_are_not_ended(self) -> None:
         assert decided(TWO, seen(0, idle_seconds=999), seen(1, idle_seconds=999), remaining=1) == []
 
 
 class TestGivingUp:
-    def test_after_starts_that_failed_in_a_row(self) -> None:
+    def test_gives_up_after_three_failed_starts_in_a_row(self) -> None:
         history = DecisionHistory()
         for number in range(3):
             assert give_up_reason(TWO, [], history, LIMITS, 0) is None
@@ -155,7 +159,7 @@ class TestGivingUp:
         assert reason == "3 replica starts failed in a row, the last with: error 2"
         assert give_up_reason(TWO, [], history.apply_success(), LIMITS, 0) is None
 
-    def test_when_no_place_appears_and_says_what_there_is(self) -> None:
+    def test_gives_up_when_no_place_appears_and_names_the_free_resources(self) -> None:
         history = DecisionHistory().apply_look(lacking=True, now=5.0).apply_look(lacking=True, now=50.0)
         assert give_up_reason(TWO, [], history, LIMITS, 104.9) is None
         reason = give_up_reason(TWO, [NodeCapacity("n", 8, 2)], history, LIMITS, 105.0)

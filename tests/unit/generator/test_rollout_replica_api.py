@@ -38,7 +38,7 @@ def statuses(server: TestServer) -> list[int]:
     return app[STATUS]
 
 
-async def test_health_and_progress_of_a_server(server: TestServer) -> None:
+async def test_replica_api_reads_health_and_token_count(server: TestServer) -> None:
     async with open_replica_session("key") as session:
         api = HttpReplicaApi(session, f"{server.host}:{server.port}", "m")
         assert await api.health() is None
@@ -47,7 +47,7 @@ async def test_health_and_progress_of_a_server(server: TestServer) -> None:
         assert await api.health() == "/health: 503"
 
 
-async def test_nobody_there_is_not_well_and_counts_nothing(server: TestServer) -> None:
+async def test_replica_api_of_a_closed_server_is_unhealthy_without_a_token_count(server: TestServer) -> None:
     address = f"{server.host}:{server.port}"
     await server.close()
     async with open_replica_session("key") as session:
@@ -56,7 +56,7 @@ async def test_nobody_there_is_not_well_and_counts_nothing(server: TestServer) -
         assert await api.tokens() is None
 
 
-async def test_a_server_that_only_takes_its_time_is_not_called_ill() -> None:
+async def test_slow_server_is_not_reported_as_unhealthy() -> None:
     async def never(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await released.wait()
         writer.close()

@@ -31,7 +31,7 @@ async def test_a_generator_that_was_superseded_is_refused(ask: Callable[[Supervi
         await ask(supervisor)
 
 
-async def test_the_last_to_attach_is_obeyed_and_gets_the_same_key() -> None:
+async def test_last_attached_driver_is_obeyed_and_gets_the_same_key() -> None:
     supervisor = Supervisor(PLAN)
     first = await supervisor.attach("first")
     assert await supervisor.attach("second") == first == (PLAN.digest, first[1])
@@ -59,7 +59,7 @@ async def test_replicas_that_no_driver_asks_for_any_more_end_by_themselves() -> 
     await left.wait()
 
 
-async def test_replicas_wait_for_the_next_driver_unless_told_otherwise() -> None:
+async def test_replicas_wait_for_the_next_driver_by_default() -> None:
     left = asyncio.Event()
     supervisor = Supervisor(PLAN, now=itertools.count(0.0, 1e6).__next__, leave=left.set)
     await supervisor.attach("killed")

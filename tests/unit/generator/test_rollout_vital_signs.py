@@ -14,7 +14,7 @@ def test_a_replica_that_makes_progress_is_never_asked() -> None:
     assert not should_ask(signs.apply_count(1, 10.0, now=5.0), PATIENCE, 9.0)
 
 
-def test_a_quiet_one_is_asked_once() -> None:
+def test_replica_without_progress_is_asked_once() -> None:
     signs = FRESH.apply_count(0, 0.0, now=0.0).apply_count(0, 0.0, now=5.0)
     assert should_ask(signs, PATIENCE, 5.0)
     asked = signs.apply_asking(5.0)
@@ -22,7 +22,7 @@ def test_a_quiet_one_is_asked_once() -> None:
     assert not should_ask(asked.apply_reply(None, now=6.0), PATIENCE, 10.0)
 
 
-def test_hung_means_no_answer_and_no_token() -> None:
+def test_replica_is_hung_without_an_answer_and_without_a_token() -> None:
     asked = FRESH.apply_asking(5.0)
     assert trouble(asked, PATIENCE, 64.9) == ""
     assert trouble(asked, PATIENCE, 65.0) == "hung: no token and no answer to a tiny completion within 60 s"
@@ -36,7 +36,7 @@ def test_a_server_without_a_counter_is_judged_by_its_answers() -> None:
     assert signs.apply_count(3, None, now=9.0).progress_at == 4.0
 
 
-def test_dead_means_failed_checks_in_a_row() -> None:
+def test_replica_is_dead_after_failed_checks_in_a_row() -> None:
     once = FRESH.apply_health("/health: 503")
     assert trouble(once, PATIENCE, 1.0) == ""
     assert trouble(once.apply_health(None).apply_health("/health: 503"), PATIENCE, 1.0) == ""

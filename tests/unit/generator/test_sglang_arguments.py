@@ -26,7 +26,7 @@ def with_tuning(text: str) -> dict[str, object]:
     return {"env": [{"name": TUNING_VARIABLE, "value": text}]}
 
 
-def test_what_verl_leaves_out_is_told_to_the_server() -> None:
+def test_arguments_that_verl_omits_are_passed_to_the_server() -> None:
     told = arguments_of({"promptLength": 1000, "maxNumBatchedTokens": 4096}, protocol={"seed": 5})
     assert told == {
         "served_model_name": "m",
@@ -42,7 +42,7 @@ def test_what_verl_leaves_out_is_told_to_the_server() -> None:
     }
 
 
-def test_what_the_run_switches_off_is_off() -> None:
+def test_disabled_prefix_caching_and_chunked_prefill_reach_the_server() -> None:
     told = arguments_of({"enablePrefixCaching": False, "enableChunkedPrefill": False})
     assert (told["disable_radix_cache"], told["chunked_prefill_size"]) == (True, -1)
 
@@ -57,7 +57,7 @@ def test_a_revision_is_that_of_weights_and_tokenizer_alike() -> None:
     assert "tokenizer_revision" not in told  # SGLang's server knows no such argument
 
 
-def test_data_parallelism_is_refused_with_what_to_write() -> None:
+def test_data_parallelism_is_refused_with_the_replacement() -> None:
     with pytest.raises(BadInputError, match=r"dataParallel: 2 .* replicas: 2"):
         plan_of({"dataParallel": 2})
 
@@ -78,7 +78,7 @@ def test_tuning_of_the_runs_environment_reaches_the_server_and_the_digest() -> N
         ('{"api_key": "k", "attention_backend": "triton", "model_path": "/m"}', "api_key, model_path: write only"),
     ],
 )
-def test_tuning_that_is_unreadable_or_changes_what_is_served_is_refused(text: str, message: str) -> None:
+def test_tuning_that_is_unreadable_or_changes_the_served_model_is_refused(text: str, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         plan_of(with_tuning(text))
 

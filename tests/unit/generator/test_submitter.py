@@ -35,7 +35,7 @@ def add_all(given: Sequence[ledger.Completion]) -> Callable[[Submitter], None]:
     return use
 
 
-async def test_full_batches_go_at_once_and_none_is_larger() -> None:
+async def test_full_batches_are_sent_at_once_and_none_is_larger() -> None:
     fake = FakeLedger(work_items(8))
     given = completions(8)
     assert await submitted(fake, add_all(given)) == given
@@ -48,7 +48,7 @@ async def test_a_flush_does_not_wait_for_others() -> None:
     assert fake.batches == [3]
 
 
-async def test_a_lone_completion_goes_after_the_delay() -> None:
+async def test_single_completion_is_sent_after_the_delay() -> None:
     fake = FakeLedger(work_items(1))
     submitter = Submitter(fake, batch_size=4, delay=0.001, acknowledged=lambda batch: None)
     running = asyncio.create_task(submitter.run())
@@ -59,7 +59,7 @@ async def test_a_lone_completion_goes_after_the_delay() -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_comes_during_a_call_makes_the_next_batch() -> None:
+async def test_completions_added_during_a_call_form_the_next_batch() -> None:
     class Slow(FakeLedger):
         def __init__(self, items: Sequence[ledger.WorkItem]) -> None:
             super().__init__(items)

@@ -34,7 +34,7 @@ def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
         load_tokenizer(str(tmp_path))
 
 
-async def test_nothing_is_counted_without_a_tokenizer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_answers_without_a_tokenizer_have_no_token_count(caplog: pytest.LogCaptureFixture) -> None:
     asked = []
 
     def load(place: str) -> CountTokens:

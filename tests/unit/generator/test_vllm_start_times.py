@@ -19,11 +19,11 @@ def test_start_times_are_those_of_the_slowest_process() -> None:
     assert start_times(LOG) == {"weights_seconds": "1.8", "compile_seconds": "20.3", "graphs_seconds": "3.0"}
 
 
-def test_start_times_of_an_engine_that_says_nothing_are_left_out() -> None:
+def test_start_times_without_engine_messages_are_empty() -> None:
     assert start_times("INFO: Started server process") == {}
 
 
-def test_start_times_are_read_where_the_process_own_output_goes(tmp_path: Path) -> None:
+def test_start_times_are_read_from_the_file_behind_stdout(tmp_path: Path) -> None:
     log = tmp_path / "worker.out"
     code = "import sys; from evalrun_generator.rollout.vllm_start_times import read_own_start_times as t; "
     code += "sys.stdout.write('Graph capturing finished in 4 secs'); sys.stdout.flush(); sys.stderr.write(str(t()))"

@@ -47,11 +47,11 @@ async def status_of(served: str, path: str, named: str | None, kind: str = "http
         ("", "/metrics", None, 200),
     ],
 )
-async def test_a_request_is_answered_by_the_weights_that_it_names(
+async def test_request_is_accepted_only_if_its_named_weights_are_served(
     served: str, path: str, named: str | None, status: int
 ) -> None:
     assert await status_of(served, path, named) == status
 
 
-async def test_what_is_no_request_is_passed_on() -> None:
+async def test_scope_that_is_no_request_is_passed_on() -> None:
     assert await status_of("", "/v1/x", None, kind="lifespan") == 200

@@ -64,7 +64,7 @@ async def slowly(outcome: Timed | RequestFailure) -> Timed | RequestFailure:
     return outcome
 
 
-async def test_everything_is_answered_and_endpoints_are_full_but_not_over_full() -> None:
+async def test_every_item_is_answered_with_all_slots_used_and_none_exceeded() -> None:
     endpoints = [FakeEndpoint(name, lambda _count, _body: slowly(answer())) for name in "ab"]
     fake = FakeLedger(work_items(60))
     await loop_over(fake, endpoints, slots=5).run()
@@ -96,7 +96,7 @@ async def test_a_run_whose_gates_have_decided_ends_with_requests_in_flight() -> 
     assert (endpoint.in_flight, len(fake.completions)) == (0, 0)
 
 
-async def test_no_more_is_in_flight_than_the_ledger_allows() -> None:
+async def test_requests_in_flight_stay_within_the_limit_of_the_ledger() -> None:
     endpoints = [FakeEndpoint(name, lambda _count, _body: slowly(answer())) for name in "ab"]
     fake = FakeLedger(work_items(40))
     fake.max_in_flight = 3
@@ -106,7 +106,7 @@ async def test_no_more_is_in_flight_than_the_ledger_allows() -> None:
     assert max(fake.work_calls[1:]) <= 4
 
 
-async def test_a_paused_run_sends_nothing_new_ends_what_is_in_flight_and_goes_on() -> None:
+async def test_paused_run_finishes_requests_in_flight_and_continues_after_the_pause() -> None:
     released = asyncio.Event()
 
     async def script() -> Timed | RequestFailure:
@@ -163,7 +163,7 @@ async def test_an_endpoint_that_joins_late_is_filled_at_once() -> None:
     assert fake.remaining == 0
 
 
-async def test_what_is_stored() -> None:
+async def test_completion_is_stored_with_its_metadata() -> None:
     endpoint = FakeEndpoint("a", lambda _count, _body: answer("text", finish_reason="length", model="served"))
     fake = FakeLedger([work_item("p", sample=3)])
     await loop_over(fake, [endpoint]).run()
@@ -206,7 +206,7 @@ async def test_a_failed_item_is_asked_for_elsewhere_with_the_same_bytes() -> Non
     assert all(request in good.requests for request in bad.requests)
 
 
-async def test_an_item_that_the_server_refuses_stops_nothing_else() -> None:
+async def test_refused_item_does_not_stop_the_others() -> None:
     refusal = RequestFailure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: the prompt is too long")
     endpoint = FakeEndpoint("a", lambda _count, body: refusal if prompt_of(body) == "solve p/7" else answer())
     fake = FakeLedger(work_items(20))
@@ -275,7 +275,7 @@ async def test_an_outage_that_lasts_is_a_resumable_stop() -> None:
     assert len(fake.completions) == 10
 
 
-async def test_what_no_item_survives_ends_the_run_at_once_and_keeps_the_answers() -> None:
+async def test_failure_that_aborts_ends_the_run_at_once_and_keeps_the_answers() -> None:
     wrong_key = RequestFailure(RetryAction.ABORT, Blame.NONE, counted=True, reason="HTTP 401: wrong key")
     endpoint = FakeEndpoint("a", lambda count, _body: answer() if count < 6 else wrong_key)
     fake = FakeLedger(work_items(40))
@@ -333,7 +333,7 @@ async def test_items_handed_out_twice_are_asked_for_once() -> None:
     assert len(endpoint.requests) == 40
 
 
-async def test_a_key_that_the_ledger_does_not_know_spoils_no_batch() -> None:
+async def test_completion_with_an_unknown_key_does_not_block_its_batch() -> None:
     class OtherRun(FakeLedger):
         async def get_work(self, max_items: int, *, fresh: bool, worker_id: str = "worker") -> ledger.GetWorkResponse:
             response = await super().get_work(max_items, fresh=fresh, worker_id=worker_id)
@@ -353,7 +353,7 @@ def items_with_log_probs(count: int) -> list[ledger.WorkItem]:
     return items
 
 
-async def test_endpoint_without_log_probs_is_told_once() -> None:
+async def test_endpoint_without_log_probs_gives_one_warning() -> None:
     def told(_count: int, _body: dict[str, object]) -> Timed:
         return Timed(CompletionAnswer("answer", "stop", 3, 2, "model", log_probs=(-0.5, -0.25)), 0.0, 0.0)
 

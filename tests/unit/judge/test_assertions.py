@@ -87,7 +87,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_waits_shares_a_request_and_each_gets_its_own_answer() -> None:
+async def test_waiting_replays_share_a_request_and_each_gets_its_own_answer() -> None:
     executor = ScriptedExecutor()
     assertions = ContainedAssertions(executor, slots=2)
     names = [b"%d" % number for number in range(50)]
@@ -101,13 +101,13 @@ async def test_what_waits_shares_a_request_and_each_gets_its_own_answer() -> Non
     assert all(request.mode == "assertions" for request in executor.requests)
 
 
-async def test_one_alone_does_not_wait_for_company() -> None:
+async def test_single_replay_is_sent_at_once() -> None:
     executor = ScriptedExecutor()
     executor.gate.set()
     assert await begin(ContainedAssertions(executor, slots=2), [b"1"])[0] == b"1"
 
 
-async def test_other_limits_are_another_batch() -> None:
+async def test_replays_of_other_limits_form_another_batch() -> None:
     executor = ScriptedExecutor()
     assertions = ContainedAssertions(executor, slots=1)
     tasks = begin(assertions, [b"a", b"b"]) + begin(assertions, [b"c", b"d"], Limits(time_seconds=1.0))
@@ -116,7 +116,7 @@ async def test_other_limits_are_another_batch() -> None:
     assert [request.limits.time_seconds for request in executor.requests] == [10.0, 1.0]
 
 
-async def test_one_that_kills_the_child_ends_alone() -> None:
+async def test_replay_that_kills_the_child_fails_without_the_others() -> None:
     executor = ScriptedExecutor()
     assertions = ContainedAssertions(executor, slots=1)
     tasks = begin(assertions, [b"1", b"kill", b"2"])
@@ -126,7 +126,7 @@ async def test_one_that_kills_the_child_ends_alone() -> None:
     assert isinstance(killed, NoSandboxError)
 
 
-async def test_those_that_may_share_a_process_and_the_others_do_not() -> None:
+async def test_only_shareable_replays_share_a_process() -> None:
     executor = ScriptedExecutor()
     assertions = ContainedAssertions(executor, slots=1)
     tasks = begin(assertions, [b"1", b"2"], shareable=True) + begin(assertions, [b"3"])
@@ -135,7 +135,7 @@ async def test_those_that_may_share_a_process_and_the_others_do_not() -> None:
     assert [request.inputs for request in executor.requests] == [[b'{"shared": [1, 1]}\n12'], [b"3"]]
 
 
-async def test_who_has_no_answer_from_a_shared_process_gets_one_alone() -> None:
+async def test_replay_without_an_answer_from_a_shared_process_is_run_alone() -> None:
     executor = ScriptedExecutor()
     assertions = ContainedAssertions(executor, slots=1)
     tasks = begin(assertions, [b"1", b"alone", b"2", b"die", b"3"], shareable=True)
@@ -144,7 +144,7 @@ async def test_who_has_no_answer_from_a_shared_process_gets_one_alone() -> None:
     assert executor.requests[1].inputs == [b"alone", b"die", b"3"]
 
 
-async def test_a_large_one_shares_with_nobody() -> None:
+async def test_large_replay_does_not_share_a_process() -> None:
     executor = ScriptedExecutor()
     large = b"x" * (MAX_SHARED_BYTES + 1)
     tasks = begin(ContainedAssertions(executor, slots=1), [large, large], shareable=True)
@@ -152,7 +152,7 @@ async def test_a_large_one_shares_with_nobody() -> None:
     assert await asyncio.gather(*tasks) == [large, large]
 
 
-async def test_while_programs_wait_for_a_sandbox_replays_wait_for_company() -> None:
+async def test_replays_are_collected_into_batches_while_programs_wait_for_a_sandbox() -> None:
     executor = ScriptedExecutor()
     executor.gate.set()
     crowd = [True]
@@ -171,7 +171,7 @@ async def test_while_programs_wait_for_a_sandbox_replays_wait_for_company() -> N
     assert all(task.done() for task in tasks)
 
 
-async def test_a_replay_that_finds_no_company_goes_on_after_a_while() -> None:
+async def test_single_replay_is_sent_after_a_while_despite_waiting_programs() -> None:
     executor = ScriptedExecutor()
     executor.gate.set()
     assertions = ContainedAssertions(executor, slots=2, crowded=lambda: True)
@@ -186,7 +186,7 @@ async def test_a_child_that_dies_once_is_asked_again() -> None:
     assert len(executor.requests) == ATTEMPTS
 
 
-async def test_a_caller_that_is_gone_is_not_run_and_holds_nobody_up() -> None:
+async def test_cancelled_replay_is_not_run_and_does_not_delay_others() -> None:
     executor = ScriptedExecutor()
     assertions = ContainedAssertions(executor, slots=1)
     (running,) = begin(assertions, [b"running"])
@@ -207,7 +207,7 @@ async def test_a_machine_that_cannot_contain_is_named_to_the_user() -> None:
         await ContainedAssertions(executor, slots=1).start()
 
 
-async def test_closing_ends_what_runs() -> None:
+async def test_close_cancels_running_replays() -> None:
     assertions = ContainedAssertions(ScriptedExecutor(), slots=1)
     tasks = begin(assertions, [b"1"])
     await settle()
@@ -216,7 +216,7 @@ async def test_closing_ends_what_runs() -> None:
         await tasks[0]
 
 
-async def test_each_is_told_of_its_slot_in_its_own_context() -> None:
+async def test_each_caller_is_notified_of_its_slot_in_its_own_context() -> None:
     """Where spans of the queue belong to the trace of the request that waited."""
     trace = contextvars.ContextVar("trace", default="")
     executor = ScriptedExecutor()
@@ -234,7 +234,7 @@ async def test_each_is_told_of_its_slot_in_its_own_context() -> None:
     assert told == [(name, name) for name in ("a", "b", "c")]
 
 
-async def test_one_that_comes_just_as_the_last_worker_ends_is_not_left_waiting() -> None:
+async def test_replay_added_as_the_last_worker_ends_is_run() -> None:
     executor = ScriptedExecutor()
     executor.gate.set()
     assertions = ContainedAssertions(executor, 1)
@@ -250,7 +250,9 @@ async def test_one_that_comes_just_as_the_last_worker_ends_is_not_left_waiting()
     ("name", "memory_mib", "error"),
     [(b"a", 8, RunRefusedError), (b"odd", 64, LookupError), (b"kill", 64, NoSandboxError)],
 )
-async def test_whatever_goes_wrong_nobody_waits_for_ever(name: bytes, memory_mib: int, error: type[Exception]) -> None:
+async def test_failed_replay_raises_and_the_next_one_is_run(
+    name: bytes, memory_mib: int, error: type[Exception]
+) -> None:
     executor = ScriptedExecutor()
     executor.gate.set()
     assertions = ContainedAssertions(executor, 1)

@@ -57,7 +57,7 @@ def call_input(request: RunRequest) -> RunReply:
     ],
 )
 @pytest.mark.parametrize("stops", [False, True])
-async def test_call_family_first_failure_ends_the_rest_only_where_it_decides(
+async def test_call_family_first_failure_ends_later_waves_only_with_stop_at_failure(
     first_arguments: list[int], stopped: list[int], accepted: bool, stops: bool
 ) -> None:
     tests = CallTests(ADD, tuple(f"[{x}, 1]" for x in first_arguments), tuple(str(x + 1) for x in first_arguments))

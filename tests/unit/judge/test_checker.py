@@ -60,7 +60,9 @@ ENDS: list[tuple[CheckerProgram, ProgramRun, TestStatus]] = [
 
 
 @pytest.mark.parametrize(("checker", "end", "status"), ENDS)
-async def test_what_a_checkers_end_means(checker: CheckerProgram, end: ProgramRun, status: TestStatus) -> None:
+async def test_end_of_the_checker_decides_the_status(
+    checker: CheckerProgram, end: ProgramRun, status: TestStatus
+) -> None:
     verdict, _ = await judge(ask(checker, ("1", "1")), reply(ended(b"2")), reply(end))
     (test,) = verdict.tests
     assert test.status is status
@@ -91,7 +93,7 @@ async def test_a_checker_that_fails_on_the_expected_output_too_is_to_blame_for_g
         ([1, 1, 1, 1, 1, 1], TestStatus.API_ERROR),
     ],
 )
-async def test_checker_that_crashes_where_nothing_is_expected_is_tried_on_plain_outputs(
+async def test_checker_that_crashes_with_blank_expected_output_is_tried_on_plain_outputs(
     on_probes: list[int], status: TestStatus
 ) -> None:
     """A blank output is nothing that a checker has to read."""
@@ -104,7 +106,7 @@ async def test_checker_that_crashes_where_nothing_is_expected_is_tried_on_plain_
     assert requests[2].inputs == known.inputs
 
 
-async def test_only_runs_that_did_not_fail_are_checked() -> None:
+async def test_checker_runs_only_for_tests_without_a_failure() -> None:
     program = reply(ended(b"a"), ended(b"b", exit_code=1), ended(b"c"), level="full")
     verdict, (_, checking) = await judge(
         ask(KATTIS, ("1", "x"), ("2", "y"), ("3", "z")),
@@ -117,14 +119,14 @@ async def test_only_runs_that_did_not_fail_are_checked() -> None:
     assert len(checking.inputs) == 2
 
 
-async def test_a_checker_that_does_not_compile_judges_nobody() -> None:
+async def test_checker_that_does_not_compile_leaves_the_answer_not_judged() -> None:
     broken = reply(ProgramRun("not_run"), compiling=CompileResult("error", 0.1, b"error: expected ';'"))
     verdict, _ = await judge(ask(TESTLIB, ("1", "1")), reply(ended(b"1")), broken)
     assert not verdict.judged
     assert "expected ';'" in verdict.tests[0].reason
 
 
-async def test_a_checker_whose_testlib_is_missing_says_where_to_put_it() -> None:
+async def test_checker_without_testlib_is_not_judged_and_the_reason_names_the_remedy() -> None:
     said = b"program.cpp:2:10: fatal error: testlib.h: No such file or directory\n"
     lacking = reply(ProgramRun("not_run"), compiling=CompileResult("error", 0.1, said))
     verdict, _ = await judge(ask(TESTLIB, ("1", "1")), reply(ended(b"1")), lacking)
@@ -227,7 +229,7 @@ DOCUMENTED = json.loads(
         (b"", 43),
     ],
 )
-def test_the_documented_checker_answers_whatever_a_program_prints(stdout: bytes, code: int, tmp_path: Path) -> None:
+def test_documented_checker_ends_with_42_or_43_for_any_output(stdout: bytes, code: int, tmp_path: Path) -> None:
     given = DOCUMENTED["comparator"]
     checker = CheckerProgram(given["protocol"], given["language"], given["source"])
     (expected,) = (text.encode() for text in DOCUMENTED["ground_truth"]["outputs"])

@@ -31,7 +31,7 @@ TEXTS = (
 OPTIONS = (Comparator(), Comparator(case_sensitive=False), Comparator(abs=1e-3), Comparator(abs=0.5, rel=0.5))
 
 
-def test_what_is_implied_is_computed_from_the_texts() -> None:
+def test_implied_comparators_are_all_computed_from_the_texts() -> None:
     for name, rule in COMPARATORS.items():
         unknown = {*rule.implies, *rule.implies_with_tolerance} - {*COMPUTED}
         assert not unknown, f"{name} implies {', '.join(sorted(unknown))}, which is none of {', '.join(COMPUTED)}"

@@ -55,7 +55,9 @@ ORDINARY: list[tuple[str, bytes, bytes, set[str]]] = [
 
 
 @pytest.mark.parametrize(("what", "expected", "stdout", "passing"), ORDINARY, ids=[row[0] for row in ORDINARY])
-def test_ordinary_outputs(what: str, expected: bytes, stdout: bytes, passing: set[str]) -> None:
+def test_ordinary_output_passes_the_listed_comparators_only(
+    what: str, expected: bytes, stdout: bytes, passing: set[str]
+) -> None:
     names = (EXACT, VERL, FUSION, TOKENS, STANDARD)
     assert {name for name in names if passes(expected, stdout, Comparator(name))} == passing, what
     for name in names:  # what is reported beside a verdict is what the others really say
@@ -104,7 +106,9 @@ OPTIONS: list[tuple[bytes, bytes, Comparator, bool]] = [
 
 
 @pytest.mark.parametrize(("expected", "stdout", "comparator", "passed"), OPTIONS)
-def test_options(expected: bytes, stdout: bytes, comparator: Comparator, passed: bool) -> None:
+def test_comparator_options_change_the_result(
+    expected: bytes, stdout: bytes, comparator: Comparator, passed: bool
+) -> None:
     assert passes(expected, stdout, comparator) is passed
     for name in (EXACT, VERL, FUSION, TOKENS, STANDARD):
         named = replace(comparator, name=name)
@@ -117,7 +121,7 @@ def test_options(expected: bytes, stdout: bytes, comparator: Comparator, passed:
         assert set(find_disagreeing_comparators(expected, stdout, named, by_name)) - ADDED == others
 
 
-def test_a_checker_is_no_function_of_the_texts() -> None:
+def test_passes_with_comparator_checker_raises_value_error() -> None:
     with pytest.raises(ValueError, match="checker"):
         passes(b"1", b"1", Comparator("checker"))
 
@@ -156,7 +160,7 @@ CASE, TOLERANCE = Leniency.CASE, Leniency.TOLERANCE
         (b"2\n", b"2", Comparator(VERL), ()),
     ],
 )
-def test_what_an_acceptance_rests_on(
+def test_rests_on_names_the_leniencies_that_an_acceptance_needs(
     expected: bytes, stdout: bytes, comparator: Comparator, found: tuple[Leniency, ...]
 ) -> None:
     assert passes(expected, stdout, comparator)

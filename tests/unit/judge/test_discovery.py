@@ -47,7 +47,7 @@ class Lines:
         return self.lines.pop(0) if self.lines else ""
 
 
-async def test_a_sandbox_told_on_stdin_stays() -> None:
+async def test_sandbox_read_from_stdin_is_kept() -> None:
     discovery = StdinDiscovery(Lines("https://localhost:8080", "https://other:1"), scheme="https")
     for _ in range(2):
         assert await discovery.find() == {"https://localhost:8080"}
@@ -55,7 +55,7 @@ async def test_a_sandbox_told_on_stdin_stays() -> None:
 
 
 @pytest.mark.parametrize(("line", "scheme"), [("", "http"), ("localhost:8080", "http"), ("http://[::1]:1", "https")])
-async def test_a_stdin_that_names_no_sandbox(line: str, scheme: str) -> None:
+async def test_stdin_line_without_a_sandbox_url_is_refused(line: str, scheme: str) -> None:
     discovery = StdinDiscovery(Lines(line, f"{scheme}://later:1"), scheme=scheme)
     for _ in range(2):
         with pytest.raises(DiscoveryError, match=f"{scheme}://host:port was expected, not '{re.escape(line)}'"):
@@ -70,12 +70,12 @@ async def test_a_stdin_that_names_no_sandbox(line: str, scheme: str) -> None:
         (["fd00::1", "10.0.0.1"], {"http://10.0.0.1:8080"}),  # one pod with an address of either family
     ],
 )
-async def test_every_address_behind_the_name(addresses: list[str], found: set[str]) -> None:
+async def test_dns_discovery_finds_every_address_of_the_name(addresses: list[str], found: set[str]) -> None:
     assert await DnsDiscovery("dns:///sandbox.ns.svc:8080", lookup=Answers(addresses)).find() == found
 
 
 @pytest.mark.parametrize("answer", [socket.gaierror(-2, "Name or service not known"), []])
-async def test_no_address_is_an_error_that_names_the_target(answer: list[str] | OSError) -> None:
+async def test_dns_without_an_address_raises_with_the_target(answer: list[str] | OSError) -> None:
     with pytest.raises(DiscoveryError, match=r"dns:///sandbox:8080"):
         await DnsDiscovery("dns:///sandbox:8080", lookup=Answers(answer)).find()
 
@@ -132,7 +132,7 @@ def test_pool_without_dns_refuses_by_type_within_15_seconds() -> None:
     assert seconds >= 15
 
 
-async def test_the_system_resolver() -> None:
+async def test_system_lookup_resolves_localhost() -> None:
     assert "127.0.0.1" in await system_lookup("localhost", 80)
 
 
@@ -140,17 +140,17 @@ async def test_the_system_resolver() -> None:
     ("target", "found"),
     [("dns:///a.b.svc:8080", ("a.b.svc", 8080)), ("dns://a:1", ("a", 1)), ("dns:///[::1]:80", ("::1", 80))],
 )
-def test_targets(target: str, found: tuple[str, int]) -> None:
+def test_host_and_port_parses_dns_targets(target: str, found: tuple[str, int]) -> None:
     assert host_and_port(target) == found
 
 
 @pytest.mark.parametrize("target", ["dns:///a", "dns:///", "dns:///:80", "dns:///a:80/x", "a:80"])
-def test_a_target_without_host_or_port_says_what_to_write(target: str) -> None:
+def test_target_without_host_or_port_is_refused_with_the_form(target: str) -> None:
     with pytest.raises(ValueError, match="dns:///host:port"):
         host_and_port(target)
 
 
-def test_services() -> None:
+def test_parse_service_reads_namespace_service_and_port_and_refuses_other_forms() -> None:
     assert parse_service("k8s:///judging/sandbox:http") == ("judging", "sandbox", "http")
     for wrong in ("k8s:///sandbox:80", "k8s:///a/b", "k8s:///a/b:80/c", "dns:///a:80"):
         with pytest.raises(ValueError, match="k8s:///namespace/service:port"):
@@ -162,7 +162,7 @@ def test_services() -> None:
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
 
 
-async def test_a_mistake_in_discovering_or_watching_is_logged_and_both_go_on(
+async def test_error_in_discovery_or_watching_is_logged_and_both_continue(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mistakes = [TypeError("watching"), TypeError("discovering")]
@@ -227,11 +227,11 @@ async def _pods_come_and_go() -> None:
     await pool.close()
 
 
-def test_pods_that_come_and_go_lose_no_request() -> None:
+def test_added_and_removed_pods_lose_no_request() -> None:
     run_virtually(_pods_come_and_go())
 
 
-async def _a_pod_that_goes_ends_what_it_has() -> None:
+async def _removed_pod_finishes_its_running_programs() -> None:
     closed: list[str] = []
 
     class Closing(FakeSandbox):
@@ -261,5 +261,5 @@ async def _a_pod_that_goes_ends_what_it_has() -> None:
     await pool.close()
 
 
-def test_a_pod_that_goes_ends_what_it_has() -> None:
-    run_virtually(_a_pod_that_goes_ends_what_it_has())
+def test_removed_pod_finishes_its_running_programs() -> None:
+    run_virtually(_removed_pod_finishes_its_running_programs())

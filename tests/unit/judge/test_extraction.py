@@ -64,7 +64,7 @@ ANSWERS: list[tuple[str, str, str, ExtractionMethod]] = [
 
 
 @pytest.mark.parametrize(("what", "answer", "code", "method"), ANSWERS, ids=[row[0] for row in ANSWERS])
-def test_where_the_program_is(what: str, answer: str, code: str, method: ExtractionMethod) -> None:
+def test_extract_finds_the_program_in_the_answer(what: str, answer: str, code: str, method: ExtractionMethod) -> None:
     found = auto(answer)
     assert (found.code, found.method) == (code, method), what
     assert found.must_compile is (method is WHOLE)
@@ -81,7 +81,7 @@ def test_where_the_program_is(what: str, answer: str, code: str, method: Extract
         ("rust", "rust"),
     ],
 )
-def test_how_models_spell_a_language(tag: str, language: str) -> None:
+def test_extract_knows_each_spelling_of_a_language(tag: str, language: str) -> None:
     found = auto(f"```{tag}\ncode\n```\n```\noutput\n```", language)
     assert (found.code, found.method) == ("code\n", TAGGED)
 
@@ -93,14 +93,14 @@ def test_another_language_is_not_taken(tag: str, language: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [SubmissionMode.APPEND, SubmissionMode.STANDALONE])
-def test_verbatim_modes_extract_nothing(mode: SubmissionMode) -> None:
+def test_verbatim_modes_return_the_text_unchanged(mode: SubmissionMode) -> None:
     text = "<think></think>\n```python\na\n```\r\n"
     found = extract(text, language="python", mode=mode)
     assert (found.code, found.method) == (text, ExtractionMethod.VERBATIM)
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\n", "<think>I give up</think>\n"])
-def test_nothing_to_run(text: str) -> None:
+def test_extract_of_an_empty_answer_finds_nothing_to_run(text: str) -> None:
     found = auto(text)
     assert (found.code, found.method) == ("", ExtractionMethod.NONE)
     assert found.guardrails == (Guardrail.NOTHING_TO_RUN,)
@@ -164,7 +164,7 @@ OF_FUNCTIONS: list[tuple[str, str, str, ExtractionMethod]] = [
 
 
 @pytest.mark.parametrize(("what", "answer", "code", "method"), OF_FUNCTIONS, ids=[row[0] for row in OF_FUNCTIONS])
-def test_extract_of_a_function_finds_it_as_models_write_it(
+def test_extract_finds_a_function_in_each_form_that_models_write(
     what: str, answer: str, code: str, method: ExtractionMethod
 ) -> None:
     found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")
@@ -235,13 +235,13 @@ USES = [
 @pytest.mark.parametrize("definition", [SOLUTION, "```py\ndouble = lambda x: 2 * x\n```\n",
                                         "```\nasync def double(x):\n    return 2 * x\n```\n",
                                         "```python\nclass double:\n    pass\n```\n"])  # fmt: skip
-def test_the_block_that_defines_the_entry_point_goes_before_examples_of_its_use(definition: str, use: str) -> None:
+def test_block_that_defines_the_entry_point_is_preferred_to_examples_of_its_use(definition: str, use: str) -> None:
     answer = f"Here:\n{definition}\nFor example:\n{use}\n"
     found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")
     assert found.code == definition.partition("\n")[2].removesuffix("```\n")
 
 
-def test_of_several_blocks_that_define_it_the_last_counts_and_where_none_does_the_last_of_all() -> None:
+def test_last_block_that_defines_the_entry_point_is_taken_else_the_last_block() -> None:
     better = SOLUTION.replace("2 * x", "x + x")
     for answer, code in ((SOLUTION + better + USES[0], "x + x"), ("```python\na\n```\n```python\nb\n```", "b")):
         found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")

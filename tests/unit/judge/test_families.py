@@ -15,7 +15,7 @@ def test_every_form_of_the_contract_is_read_by_one_family() -> None:
     assert sorted(form for family in FAMILIES for form in family.FORMS) == sorted(FORMS)
 
 
-def test_what_is_read_is_judged_by_the_family_that_read_it() -> None:
+def test_each_form_of_request_is_judged_by_the_family_that_reads_it() -> None:
     families = build_families(Runners(make_pool([], Time()), NoAssertions()))
     for form in FORMS:
         message = judge_pb2.JudgeRequest()

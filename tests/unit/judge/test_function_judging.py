@@ -186,7 +186,7 @@ async def test_an_infra_failure_of_the_calls_is_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(("confirmed", "reason"), [(True, ""), (False, UNCONFIRMED)])
-async def test_a_run_past_its_limit_is_a_time_out_once_it_is_confirmed(confirmed: bool, reason: str) -> None:
+async def test_run_past_its_limit_is_judged_and_cached_only_if_confirmed(confirmed: bool, reason: str) -> None:
     def late(request: RunRequest) -> RunReply:
         del request
         return reply(ProgramRun("timeout", None, b"load V null\n", cpu_seconds=12.0, confirmed=confirmed))

@@ -51,7 +51,7 @@ def read(answer: bytes, *, all_cases: bool = False) -> Any:
 @pytest.mark.parametrize("row", [11, "HumanEval/0"])
 @pytest.mark.parametrize("all_cases", [False, True])
 @pytest.mark.parametrize("free_form", [False, True])
-def test_the_packages_model_takes_what_is_sent(row: int | str, all_cases: bool, free_form: bool) -> None:
+def test_model_of_the_package_accepts_the_submitted_body(row: int | str, all_cases: bool, free_form: bool) -> None:
     call = SubmitCall("mbpp", row, "é\n", "cpp", 2.5, free_form)
     sent = json.loads(fusion_submit.body(call, all_cases=all_cases))
     extra = {"is_freeform": free_form, "run_all_cases": all_cases}
@@ -106,7 +106,7 @@ STATUSES: dict[str, tuple[sdk.models.EvalTestCase, TestStatus, str]] = {
 
 
 @pytest.mark.parametrize("name", STATUSES)
-def test_what_a_test_of_the_server_means(name: str) -> None:
+def test_decide_outcome_maps_each_status_of_the_server(name: str) -> None:
     case, status, reason = STATUSES[name]
     [test] = read(answered(case, accepted=case.passed)).tests
     outcome = decide_outcome(test)
@@ -129,7 +129,7 @@ NOTHING_KNOWN: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", NOTHING_KNOWN)
-def test_what_says_nothing_about_the_program_is_no_verdict(name: str) -> None:
+def test_answer_without_a_result_raises_sandbox_failed(name: str) -> None:
     with pytest.raises(SandboxFailedError) as error:
         read(NOTHING_KNOWN[name])
     assert "\n" not in str(error.value)
@@ -145,7 +145,7 @@ def test_a_toolchain_that_is_missing_is_no_compile_error() -> None:
         read(answered(bad(ran(None, command(127)))))
 
 
-def test_texts_and_times_come_back_and_whether_there_may_be_more_tests() -> None:
+def test_answer_gives_texts_times_and_completeness() -> None:
     passed = good(ran(command(out="3\n"), status="Success"), CASE)
     failed = bad(ran(command(out="4\n", err="hm"), status="Success"), CASE)
     reply = read(answered(passed, failed))
@@ -170,7 +170,9 @@ def test_texts_and_times_come_back_and_whether_there_may_be_more_tests() -> None
         (500, "'labels'", None),
     ],
 )  # fmt: skip
-def test_what_the_server_will_never_judge(status: int, detail: str, said: str | None) -> None:
+def test_refusal_of_the_server_is_explained_and_other_errors_are_not(
+    status: int, detail: str, said: str | None
+) -> None:
     answer = json.dumps({"detail": detail, "traceback": ["secret path"]}).encode()
     refused = fusion_submit.refusal(status, answer, CALL)
     assert (refused is None) == (said is None)

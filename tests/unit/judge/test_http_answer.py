@@ -52,7 +52,7 @@ GOOD: list[tuple[str, bytes, HttpResponse]] = [
 
 
 @pytest.mark.parametrize(("what", "data", "answer"), GOOD, ids=[row[0] for row in GOOD])
-def test_answers_in_any_pieces(what: str, data: bytes, answer: HttpResponse) -> None:
+def test_answer_is_read_alike_in_any_pieces(what: str, data: bytes, answer: HttpResponse) -> None:
     assert read([data]) == answer, what
     assert read([data[n : n + 1] for n in range(len(data))]) == answer
     for cut in range(1, len(data)):
@@ -61,7 +61,7 @@ def test_answers_in_any_pieces(what: str, data: bytes, answer: HttpResponse) -> 
 
 
 @pytest.mark.parametrize("data", [head("Content-Length: 1") + b"!HTTP", CHUNKED + b"0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"])
-def test_what_nobody_asked_for_ends_the_connection(data: bytes) -> None:
+def test_surplus_bytes_make_the_connection_not_reusable(data: bytes) -> None:
     answer = read([data])
     assert answer is not None
     assert not answer.reusable
@@ -105,6 +105,6 @@ BAD: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("what", "data", "message"), BAD, ids=[row[0] for row in BAD])
-def test_what_is_no_answer(what: str, data: bytes, message: str) -> None:
+def test_malformed_answer_raises_bad_answer(what: str, data: bytes, message: str) -> None:
     with pytest.raises(BadAnswerError, match=message):
         assert read([data]) is None, what

@@ -102,7 +102,7 @@ async def test_a_connection_in_doubt_is_closed(answer: bytes) -> None:
     assert server.connections == 2
 
 
-async def test_an_answer_before_the_request_has_gone_out_ends_the_connection() -> None:
+async def test_answer_before_the_request_was_sent_completely_closes_the_connection() -> None:
     server = Server(read_body=False, close=True)
     async with serving(server) as calls:
         assert await post(calls, body=bytes(64 << 20)) == (200, b"ok")
@@ -137,6 +137,6 @@ async def test_an_answer_of_more_than_may_be_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("url", "header"), [("ftp://a", "x"), ("http://", "x"), ("http://a", "x\r\nHost: b"), ("http://a", "é")]
 )
-def test_what_would_be_another_request_is_refused(url: str, header: str) -> None:
+def test_invalid_url_or_header_is_refused(url: str, header: str) -> None:
     with pytest.raises(ValueError, match=r"not a URL|header"):
         HttpCalls(url, {"Authorization": header}, connect_seconds=1)

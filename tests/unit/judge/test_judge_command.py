@@ -24,7 +24,9 @@ from evalrun_runtime.settings import load_settings
         ),
     ],
 )
-def test_what_a_user_can_mend(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_flag_is_reported_in_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == ExitCode.BAD_INPUT
     shown = capsys.readouterr()
     assert shown.out == ""

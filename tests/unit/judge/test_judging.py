@@ -39,7 +39,7 @@ async def judge(request: JudgeRequest, sandbox: FakeSandbox) -> Verdict:
         await pool.close()
 
 
-async def test_an_accepted_program() -> None:
+async def test_accepted_program_has_a_complete_verdict() -> None:
     sandbox = FakeSandbox()
     verdict = await judge(stdio_request(("1\n", "1"), ("2\n", "2")), sandbox)
     assert (verdict.final_status, verdict.judged, verdict.accepted, verdict.pass_ratio) == (
@@ -64,7 +64,7 @@ async def test_the_limits_reach_the_sandbox() -> None:
     assert (sent.limits.time_seconds, sent.limits.memory_mib, sent.limits.output_kib) == (2.5, 64, 16)
 
 
-async def test_a_program_that_does_not_compile() -> None:
+async def test_program_that_does_not_compile_fails_every_test_with_compile_error() -> None:
     def uncompiled(request: RunRequest) -> RunReply:
         runs = [ProgramRun("not_run") for _ in request.inputs]
         return reply(*runs, compiling=CompileResult("error", 0.2, b"SyntaxError: invalid syntax"))
@@ -86,7 +86,7 @@ async def test_prose_is_no_code_and_no_syntax_error() -> None:
     assert (verdict.code, verdict.extraction) == ("", ExtractionMethod.NONE)
 
 
-async def test_nothing_to_run_asks_no_sandbox() -> None:
+async def test_empty_answer_is_judged_without_a_sandbox() -> None:
     sandbox = FakeSandbox()
     verdict = await judge(stdio_request(("1", "1"), ("2", "2"), text=" "), sandbox)
     assert (verdict.final_status, verdict.pass_ratio, len(verdict.tests)) == (FinalStatus.EMPTY_OUTPUT, 0.0, 2)
@@ -131,7 +131,7 @@ async def test_a_program_that_is_slow_on_3_of_8_tests_passes_the_other_5(stop: i
     )
 
 
-async def test_what_does_not_end_within_the_short_limit_is_assumed_to_time_out() -> None:
+async def test_test_beyond_the_short_limit_is_an_assumed_timeout() -> None:
     """Of the five that are left, two take 5 s: they would pass within 30 s, and nobody knows."""
     sandbox = slow_on({b"0", b"1", b"2"}, 60.0)
     slow_too = slow_on({b"0", b"1", b"2", b"4", b"6"}, 5.0)
@@ -170,7 +170,7 @@ async def test_infra_failure_is_an_error_and_never_a_verdict() -> None:
         await judge(stdio_request(), FakeSandbox(faults=[SandboxFailedError("500")] * 99))
 
 
-async def test_what_the_sandbox_refuses_is_the_requests_fault() -> None:
+async def test_request_that_the_sandbox_refuses_is_invalid() -> None:
     with pytest.raises(InvalidRequestError, match="too large"):
         await judge(stdio_request(), FakeSandbox(faults=[RunRefusedError("inputs: too large")]))
 
@@ -193,14 +193,14 @@ INVALID: list[tuple[JudgeRequest, str]] = [
 
 
 @pytest.mark.parametrize(("request_", "field"), INVALID, ids=[field for _, field in INVALID])
-async def test_what_can_never_be_judged_is_refused_by_field(request_: JudgeRequest, field: str) -> None:
+async def test_request_that_can_never_be_judged_is_refused_by_field(request_: JudgeRequest, field: str) -> None:
     sandbox = FakeSandbox()
     with pytest.raises(InvalidRequestError, match=field.replace("(", r"\(")):
         await judge(request_, sandbox)
     assert sandbox.requests == []
 
 
-async def test_a_full_queue_refuses_and_loses_nothing() -> None:
+async def test_full_queue_refuses_new_requests_and_completes_accepted_ones() -> None:
     release = asyncio.Event()
 
     async def slow(request: RunRequest) -> RunReply:
@@ -221,7 +221,7 @@ async def test_a_full_queue_refuses_and_loses_nothing() -> None:
     await pool.close()
 
 
-async def test_the_metrics_count_what_happened_and_begin_at_zero() -> None:
+async def test_metrics_start_at_zero_and_count_each_outcome() -> None:
     registry = CollectorRegistry()
     time = Time()
     pool = make_pool([FakeSandbox(faults=[SandboxUnreachableError("reset")])], time)
@@ -249,7 +249,7 @@ async def test_the_metrics_count_what_happened_and_begin_at_zero() -> None:
     await pool.close()
 
 
-async def test_a_wait_in_the_queue_counts_whatever_comes_of_the_request_and_one_without_end_does_not() -> None:
+async def test_queue_seconds_counts_only_waits_that_ended() -> None:
     registry = CollectorRegistry()
     time = Time()
     pool = make_pool(
@@ -272,7 +272,7 @@ async def test_a_wait_in_the_queue_counts_whatever_comes_of_the_request_and_one_
     await pool.close()
 
 
-async def test_a_spent_retry_budget_is_no_verdict_and_says_what_it_is() -> None:
+async def test_spent_retry_budget_raises_no_sandbox_with_the_reason() -> None:
     registry = CollectorRegistry()
     time = Time()
     sandbox = FakeSandbox(slots=2, faults=[SandboxFailedError("status 500")] * 3)

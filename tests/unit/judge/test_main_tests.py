@@ -52,7 +52,9 @@ def compiler() -> str:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_with_their_tests_compile_and_end_as_they_should(name: str, compiler: str, tmp_path: Path) -> None:
+def test_programs_with_their_tests_compile_and_get_the_expected_status(
+    name: str, compiler: str, tmp_path: Path
+) -> None:
     code, mode, status = PROGRAMS[name]
     program = make_program(CPP, PROMPT, "twice", code, mode)
     (tmp_path / "all.cpp").write_text(CPP.add_tests(program, MAIN, SECRET))
@@ -65,7 +67,7 @@ def test_programs_with_their_tests_compile_and_end_as_they_should(name: str, com
     assert decide_outcome(CPP, run, SECRET).status is status
 
 
-def test_a_type_that_the_prompt_defines_stays_unless_the_answer_defines_it() -> None:
+def test_type_of_the_prompt_is_kept_unless_the_answer_defines_it() -> None:
     union = "union Any { int a; };"
     prompt = f"#include<assert.h>\n{union}\nAny first(Any x) {{\n"
     whole = "Any first(Any x) {\n    return x;\n}"
@@ -84,7 +86,7 @@ def test_a_type_that_the_prompt_defines_stays_unless_the_answer_defines_it() -> 
         (ended(exit_code=3), TestStatus.RUNTIME_ERROR, "exit code 3"),
     ],
 )
-def test_ends(run: ProgramRun, status: TestStatus, reason: str) -> None:
+def test_decide_outcome_follows_from_the_end_of_the_program(run: ProgramRun, status: TestStatus, reason: str) -> None:
     outcome = decide_outcome(CPP, run, SECRET)
     assert (outcome.status, outcome.reason if reason else "") == (status, reason)
 
@@ -100,7 +102,7 @@ async def judge(answer: RunReply, language: str = "cpp", tests: MainTest = TESTS
         await pool.close()
 
 
-async def test_no_program_knows_the_text_that_ends_the_tests_and_every_verdict_can_be_forged() -> None:
+async def test_end_text_differs_per_run_and_every_verdict_is_marked_forgeable() -> None:
     verdict, (first,) = await judge(reply(ended(SECRET.encode())))
     assert (verdict.accepted, verdict.forgeable, len(verdict.tests)) == (False, "shared_process", 1)
     _, (second,) = await judge(reply(ended(b"")))
@@ -125,13 +127,13 @@ async def test_a_program_that_does_not_compile_is_no_wrong_answer() -> None:
         ("cpp", MainTest(PROMPT, MAIN, "twice()"), "main.entry_point: 'twice()' is not the name"),
     ],
 )
-async def test_what_can_never_be_judged_is_refused(language: str, tests: MainTest, message: str) -> None:
+async def test_request_that_can_never_be_judged_is_refused(language: str, tests: MainTest, message: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         await judge(reply(ended()), language, tests)
     assert message in str(refused.value)
 
 
-def test_the_documentation_says_that_such_verdicts_can_be_forged() -> None:
+def test_documentation_states_that_verdicts_of_main_tests_can_be_forged() -> None:
     page = " ".join((PROJECT_ROOT / "docs" / "data-formats.md").read_text().split())
     assert "can forge a pass, so every verdict is marked `forgeable` and feeds no gate" in page
 

@@ -48,7 +48,7 @@ def test_a_full_record_keeps_every_field() -> None:
     assert message.HasField("exit_code")
 
 
-def test_what_a_record_has_not_is_absent() -> None:
+def test_missing_fields_of_a_record_are_absent_from_the_message() -> None:
     (message,) = message_of(verdict_of(BARE)).tests
     assert message == judge_pb2.TestResult(status=judge_pb2.TEST_STATUS_COMPILE_ERROR)
     assert not message.HasField("exit_code")

@@ -39,13 +39,13 @@ def function_plan(text: str, mode: SubmissionMode) -> tuple[str, Extraction]:
         (f"```python\n{WHOLE}```", STANDALONE, f"```python\n{WHOLE}```"),
     ],
 )
-def test_how_a_check_tests_program_is_put_together(text: str, mode: SubmissionMode, program: str) -> None:
+def test_program_of_a_check_test_is_the_prompt_and_the_code(text: str, mode: SubmissionMode, program: str) -> None:
     planned, extraction = function_plan(text, mode)
     assert planned == program
     assert extraction.code in program
 
 
-def test_a_bare_body_counts_as_code_only_if_it_compiles_after_the_prompt() -> None:
+def test_bare_body_must_compile_after_the_prompt() -> None:
     _, extraction = function_plan(BODY, AUTO)
     assert extraction.must_compile
 
@@ -58,7 +58,7 @@ def test_future_imports_move_to_the_top() -> None:
     assert program_after(PROMPT, code, APPEND) == PROMPT + code  # byte for byte, whatever comes of it
 
 
-def test_a_prompt_without_a_last_newline() -> None:
+def test_prompt_without_a_last_newline_gets_one_in_auto_mode_only() -> None:
     assert program_after("def f(x):", BODY, AUTO) == "def f(x):\n" + BODY
     assert program_after("x = 1\ny =", " 2\n", APPEND) == "x = 1\ny = 2\n"
 
@@ -107,5 +107,5 @@ def test_a_stdio_program_runs_once_a_test_on_the_very_bytes() -> None:
 
 
 @pytest.mark.parametrize("mode", [AUTO, APPEND, STANDALONE])
-def test_nothing_to_run(mode: SubmissionMode) -> None:
+def test_blank_submission_extracts_no_code(mode: SubmissionMode) -> None:
     assert not extract_program(Submission("\n", mode)).code.strip()

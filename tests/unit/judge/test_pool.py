@@ -71,7 +71,7 @@ def _stack() -> list[tuple[str, str]]:
     return [(str(frame.f_globals["__name__"]), frame.f_code.co_name) for frame in reversed(frames)]
 
 
-async def test_no_more_is_in_flight_than_a_sandbox_has_slots() -> None:
+async def test_requests_in_flight_stay_within_the_slots_of_each_sandbox() -> None:
     sandboxes = [FakeSandbox(slots=3), FakeSandbox(slots=1)]
     pool = make_pool(sandboxes, Time())
     pool.start()
@@ -93,7 +93,7 @@ async def test_the_slowest_machine_beside_a_doubtful_run_is_kept() -> None:
     await pool.close()
 
 
-async def test_a_retry_goes_elsewhere() -> None:
+async def test_retry_is_sent_to_another_sandbox() -> None:
     broken = FakeSandbox(faults=[SandboxFailedError("500")] * 10)
     good = FakeSandbox()
     pool = make_pool([broken, good], Time())
@@ -105,7 +105,7 @@ async def test_a_retry_goes_elsewhere() -> None:
     await pool.close()
 
 
-async def test_a_sandbox_that_keeps_failing_is_left_out_and_comes_back_slowly() -> None:
+async def test_failing_sandbox_is_left_out_and_serves_all_programs_after_its_return() -> None:
     time = Time()
     flaky = FakeSandbox(slots=4, faults=[SandboxFailedError("500")] * 3)
     pool = make_pool([flaky], time, retries=RetryPolicy(attempts=5))
@@ -147,7 +147,7 @@ async def test_a_refused_request_is_not_tried_again() -> None:
     await pool.close()
 
 
-async def test_nothing_answers_within_the_budget() -> None:
+async def test_pool_without_an_answer_within_the_budget_raises_no_sandbox() -> None:
     down = SandboxUnreachableError("connection refused")
     time = Time()
     pool = make_pool([FakeSandbox(down=down)], time, retries=RetryPolicy(budget_seconds=30))
@@ -176,7 +176,7 @@ async def test_a_sandbox_that_comes_back_is_used_again() -> None:
     await pool.close()
 
 
-async def test_a_sandbox_that_refuses_to_say_what_it_is_is_asked_again() -> None:
+async def test_sandbox_that_refuses_to_describe_itself_is_asked_again() -> None:
     """As a stock server may, which is found out by programs."""
 
     class Refusing(FakeSandbox):
@@ -239,7 +239,7 @@ async def test_a_cancelled_caller_gives_its_place_back() -> None:
     await pool.close()
 
 
-async def test_a_slot_that_was_given_to_who_is_cancelled_in_the_same_turn_is_given_back() -> None:
+async def test_slot_given_to_a_caller_cancelled_in_the_same_turn_is_returned() -> None:
     loop = asyncio.get_running_loop()
     tasks: list[asyncio.Task[RunReply]] = []
 
@@ -256,7 +256,7 @@ async def test_a_slot_that_was_given_to_who_is_cancelled_in_the_same_turn_is_giv
     await pool.close()
 
 
-async def test_what_has_begun_goes_first() -> None:
+async def test_request_of_a_begun_submission_is_served_first() -> None:
     release = asyncio.Event()
     order: list[bytes] = []
 
@@ -294,7 +294,9 @@ CHOICES: list[tuple[list[tuple[int, int]], int | None, int | None]] = [
 
 
 @pytest.mark.parametrize(("loads", "avoid", "chosen"), CHOICES)
-def test_the_less_loaded_is_picked(loads: list[tuple[int, int]], avoid: int | None, chosen: int | None) -> None:
+def test_pick_takes_the_less_loaded_sandbox(
+    loads: list[tuple[int, int]], avoid: int | None, chosen: int | None
+) -> None:
     endpoints = [
         SandboxEndpoint(FakeSandbox(), usable=True, in_flight=in_flight, allowed=allowed)
         for in_flight, allowed in loads
@@ -309,7 +311,7 @@ AVOIDED = [(0, True, 0), (1, True, None), (1, False, 0)]
 
 
 @pytest.mark.parametrize(("relapses", "other_usable", "chosen"), AVOIDED)
-def test_what_fails_all_it_is_given_gets_nothing_back_while_there_is_another(
+def test_failing_sandbox_is_not_picked_for_a_retry_while_another_is_usable(
     relapses: int, other_usable: bool, chosen: int | None
 ) -> None:
     failed = SandboxEndpoint(FakeSandbox(), usable=True, allowed=1, relapses=relapses)
@@ -319,7 +321,7 @@ def test_what_fails_all_it_is_given_gets_nothing_back_while_there_is_another(
     assert pick([failed, full], None, random.Random(1)) is failed  # who has not been there tries it
 
 
-def test_of_many_the_less_loaded_of_two_is_picked() -> None:
+def test_pick_takes_the_less_loaded_of_two_random_sandboxes() -> None:
     endpoints = [SandboxEndpoint(FakeSandbox(), usable=True, in_flight=load, allowed=9) for load in (0, 1, 2, 8)]
     randomness = random.Random(1)
     picked = Counter(endpoints.index(pick(endpoints, None, randomness) or endpoints[3]) for _ in range(600))
@@ -328,7 +330,7 @@ def test_of_many_the_less_loaded_of_two_is_picked() -> None:
     assert picked[1] == pytest.approx(200, abs=60)
 
 
-async def test_gradual_return() -> None:
+async def test_returning_sandbox_doubles_its_slots_after_each_success() -> None:
     sandbox = FakeSandbox(slots=8)
     endpoint = SandboxEndpoint(sandbox)
     endpoint.admit(await sandbox.describe())
@@ -361,7 +363,7 @@ async def test_the_first_program_after_its_return_is_a_trial() -> None:
     assert usable == [True, True, False, False, True]
 
 
-async def test_one_that_describes_itself_but_does_no_work_rests_longer_each_time() -> None:
+async def test_sandbox_that_fails_after_each_admission_rests_longer_each_time() -> None:
     sandbox = FakeSandbox()
     endpoint = SandboxEndpoint(sandbox)
     endpoint.admit(await sandbox.describe())

@@ -18,10 +18,10 @@ WEAK = Backend("evalrun", SandboxInfo("0.1", "seccomp", 2, ["cpp", "python"], "3
         ([STRONG, WEAK], PoolInfo("evalrun", "seccomp", 6, ("python", "cpp"), "3.11.2, 3.12.0", "0.2, 0.1")),
     ],
 )
-def test_the_least_that_all_have(backends: list[Backend], info: PoolInfo) -> None:
+def test_combine_info_keeps_what_every_sandbox_supports(backends: list[Backend], info: PoolInfo) -> None:
     assert combine_info(backends) == info
 
 
-def test_of_nothing_nothing_is_known() -> None:
+def test_combine_info_without_a_sandbox_raises() -> None:
     with pytest.raises(ValueError, match="no sandbox"):
         combine_info([])

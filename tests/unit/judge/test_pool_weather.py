@@ -107,7 +107,7 @@ ENDS = {kind.__name__ for kind in (RunReply, NoSandboxError, DeadlineError, asyn
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_everything_ends_and_no_slot_is_lost(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_request_ends_under_random_faults(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     ends = run_virtually(scene(seed))
     assert set(ends) <= ENDS

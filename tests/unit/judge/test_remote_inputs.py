@@ -35,12 +35,14 @@ def small() -> RunRequest:
         (SandboxInputs(), REQUEST, b""),  # it has not said yet what it is
     ],
 )
-def test_what_is_worth_keeping_goes_with_its_digest(kept: SandboxInputs, request_: RunRequest, digest: bytes) -> None:
+def test_inputs_that_a_sandbox_keeps_are_sent_with_their_digest(
+    kept: SandboxInputs, request_: RunRequest, digest: bytes
+) -> None:
     form = kept.form(request_)
     assert (form.inputs, form.inputs_digest) == (request_.inputs, digest)
 
 
-def test_inputs_larger_than_all_that_it_keeps_go_plain() -> None:
+def test_inputs_above_the_sandboxs_capacity_are_sent_without_a_digest() -> None:
     inputs = [b"x" * (1 << 20), b"x"]
     request = RunRequest("python", "", inputs, inputs_digest=digest_inputs(inputs))
     assert knowing().form(request).inputs_digest == b""
@@ -48,7 +50,7 @@ def test_inputs_larger_than_all_that_it_keeps_go_plain() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 429])
-def test_once_they_arrived_they_are_named(status: int) -> None:
+def test_inputs_that_arrived_are_sent_by_digest_alone(status: int) -> None:
     kept = knowing()
     assert kept.record_answer(kept.form(REQUEST), REQUEST, status) is None
     assert kept.form(REQUEST) == BY_DIGEST
@@ -69,18 +71,20 @@ AFTER: list[tuple[RunRequest, int, RunRequest | None]] = [
 
 
 @pytest.mark.parametrize(("sent", "status", "again"), AFTER)
-def test_what_follows_an_answer(sent: RunRequest, status: int, again: RunRequest | None) -> None:
+def test_record_answer_repeats_the_request_with_inputs_if_the_digest_is_unknown(
+    sent: RunRequest, status: int, again: RunRequest | None
+) -> None:
     assert knowing().record_answer(sent, REQUEST, status) == again
 
 
-def test_what_it_lacks_is_not_named_again_before_it_was_sent() -> None:
+def test_inputs_that_the_sandbox_lacks_are_sent_whole_again() -> None:
     kept = knowing()
     kept.record_answer(REQUEST, REQUEST, 200)
     kept.record_answer(BY_DIGEST, REQUEST, 404)
     assert kept.form(REQUEST) == REQUEST
 
 
-def test_no_more_digests_are_remembered_than_may_be() -> None:
+def test_oldest_digest_is_forgotten_beyond_the_limit() -> None:
     kept = knowing()
     kept.record_answer(REQUEST, REQUEST, 200)
     for number in range(MAX_KNOWN):

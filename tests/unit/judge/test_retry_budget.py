@@ -41,7 +41,9 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize(("first", "running", "max_slots", "retries", "hedges"), BOUNDS)
-def test_the_bound(first: int, running: int, max_slots: int, retries: int, hedges: int) -> None:
+def test_retry_budget_bounds_retries_and_hedges(
+    first: int, running: int, max_slots: int, retries: int, hedges: int
+) -> None:
     budget, other = RetryBudget(POLICY), RetryBudget(POLICY)
     for _ in range(first):
         budget.began(5.0)
@@ -50,7 +52,7 @@ def test_the_bound(first: int, running: int, max_slots: int, retries: int, hedge
     assert sum(other.hedge(5.0, running=running) for _ in range(1000)) == hedges
 
 
-def test_retries_and_hedges_share_it() -> None:
+def test_retries_and_hedges_share_the_budget() -> None:
     budget = RetryBudget(POLICY)
     assert sum(budget.hedge(1.0, running=0) for _ in range(6)) == 6
     assert granted(budget, 1.0) == 4
@@ -71,7 +73,7 @@ SLIDING = [
 
 
 @pytest.mark.parametrize(("script", "wanted"), SLIDING)
-def test_the_window_slides(script: list[tuple[float, str]], wanted: int) -> None:
+def test_retry_budget_counts_calls_of_the_sliding_window_only(script: list[tuple[float, str]], wanted: int) -> None:
     budget = RetryBudget(POLICY)
     count = 0
     for now, what in script:
@@ -94,7 +96,7 @@ OUTAGES = [
 
 
 @pytest.mark.parametrize(("failed", "answered", "wanted"), OUTAGES)
-def test_in_an_outage_there_is_no_floor(failed: list[float], answered: float | None, wanted: int) -> None:
+def test_retry_budget_has_no_floor_during_an_outage(failed: list[float], answered: float | None, wanted: int) -> None:
     budget = RetryBudget(POLICY)
     for now in sorted([*failed, *([] if answered is None else [answered])]):
         if now == answered:
@@ -105,7 +107,7 @@ def test_in_an_outage_there_is_no_floor(failed: list[float], answered: float | N
 
 
 @pytest.mark.parametrize(("failures", "chance", "seconds"), [(1, 0.0, 0.05), (1, 0.999999, 0.075), (3, 0.0, 0.2)])
-def test_delays_double(failures: int, chance: float, seconds: float) -> None:
+def test_retry_delay_doubles_with_jitter(failures: int, chance: float, seconds: float) -> None:
     assert RetryPolicy().delay(failures, chance) == pytest.approx(seconds, abs=1e-6)
 
 
@@ -217,7 +219,7 @@ SINGLE_FAILURES = [
 
 
 @pytest.mark.parametrize(("count", "slots", "seconds", "error", "gone"), SINGLE_FAILURES)
-def test_all_work_of_a_single_failing_sandbox_is_done_again(
+def test_all_work_of_a_single_failing_sandbox_is_repeated(
     count: int, slots: int, seconds: float, error: Exception, gone: bool
 ) -> None:
     async def scene() -> None:
@@ -235,7 +237,7 @@ def test_all_work_of_a_single_failing_sandbox_is_done_again(
     run_virtually(scene())
 
 
-def test_the_only_sandbox_may_go_and_come_back() -> None:
+def test_programs_complete_when_the_only_sandbox_fails_and_returns() -> None:
     async def scene() -> None:
         sandbox = Fragile(16, 60.0)
         pool = await pool_over(sandbox, retries=RetryPolicy())
@@ -251,7 +253,7 @@ def test_the_only_sandbox_may_go_and_come_back() -> None:
     run_virtually(scene())
 
 
-def test_a_sandbox_that_fails_whatever_it_is_given_keeps_no_slot_from_others() -> None:
+def test_sandbox_that_always_fails_takes_no_slot_of_another() -> None:
     """Those that it failed wait for another one; who has not been there yet tries it."""
 
     async def scene() -> None:

@@ -82,7 +82,9 @@ def virtually(work: Coroutine[Any, Any, None]) -> None:
         ([1.0] * 90 + [50.0] * 10, 100.0),
     ],
 )
-def test_what_counts_as_a_straggler(seconds: list[float], after: float | None) -> None:
+def test_straggles_after_is_twice_the_95th_percentile_above_the_minimum(
+    seconds: list[float], after: float | None
+) -> None:
     times = CallTimes(HedgePolicy())
     for one in seconds:
         times.add(one)
@@ -120,7 +122,7 @@ def test_a_straggler_is_answered_by_a_second_sandbox_and_the_first_call_cancelle
     virtually(scene())
 
 
-def test_no_hedge_while_anybody_waits_nor_without_a_second_sandbox() -> None:
+def test_no_hedge_is_made_while_requests_wait_or_without_a_second_sandbox() -> None:
     async def scene(*sandboxes: Timed) -> None:
         won: list[bool] = []
         pool = pool_of(*sandboxes, hedging=HedgePolicy(), won=won)
@@ -179,7 +181,7 @@ def test_a_hung_sandbox_is_left_out_and_its_programs_run_elsewhere() -> None:
     virtually(scene())
 
 
-def test_long_programs_are_no_hang() -> None:
+def test_long_program_is_not_taken_for_a_hang() -> None:
     async def scene() -> None:
         sandbox = Timed("busy", 600)
         pool = pool_of(sandbox)
@@ -191,7 +193,7 @@ def test_long_programs_are_no_hang() -> None:
     virtually(scene())
 
 
-def test_where_every_sandbox_hangs_nothing_is_decided() -> None:
+def test_pool_of_hung_sandboxes_raises_no_sandbox() -> None:
     async def scene() -> None:
         hung = Timed("hung", 1)
         pool = pool_of(hung, retries=RetryPolicy(budget_seconds=30))
@@ -206,7 +208,7 @@ def test_where_every_sandbox_hangs_nothing_is_decided() -> None:
     virtually(scene())
 
 
-def test_a_caller_that_goes_while_its_call_is_broken_off_is_gone() -> None:
+def test_caller_cancelled_during_a_broken_off_call_is_cancelled() -> None:
     async def scene() -> None:
         hung = Timed("hung", 1)
         pool = pool_of(hung)

@@ -77,7 +77,7 @@ async def test_a_server_that_stopped_at_a_failure_leaves_the_ratio_open() -> Non
     assert whole.pass_ratio == 0.5
 
 
-async def test_nothing_to_run_asks_no_server_and_prose_is_no_program() -> None:
+async def test_answer_without_a_program_is_empty_output_and_prose_is_no_program() -> None:
     server = FakeDatasetServer([BROKEN])
     texts = ["", "I cannot say.", "```java\nclass A {}\n"]
     found = await verdicts([asked(text) for text in texts], server)
@@ -121,7 +121,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_what_means_something_else_to_the_server_is_refused(name: str) -> None:
+async def test_request_with_another_meaning_to_the_server_is_refused(name: str) -> None:
     request, complaint = REFUSED[name]
     server = FakeDatasetServer([PASSED])
     with pytest.raises(InvalidRequestError, match=complaint):
@@ -145,7 +145,7 @@ async def test_a_sandbox_of_ours_has_no_datasets() -> None:
 
 
 @pytest.mark.parametrize("server", [True, False])
-async def test_the_gateway_says_whether_it_takes_them(server: bool) -> None:
+async def test_gateway_reports_submits_only_if_all_sandboxes_have_datasets(server: bool) -> None:
     pool = make_pool([FakeDatasetServer([PASSED]), *([] if server else [FakeSandbox()])], Time())
     pool.start()
     try:
@@ -164,6 +164,6 @@ async def test_programs_still_run_on_a_server_with_datasets() -> None:
     assert (verdict.accepted, verdict.forgeable) == (True, None)
 
 
-def test_the_message_is_read() -> None:
+def test_submit_message_becomes_submit_tests() -> None:
     message = judge_pb2.JudgeRequest(submit=judge_pb2.SubmitTests(dataset="mbpp", id="11"))
     assert request_from(message).tests == SubmitTests("mbpp", "11")

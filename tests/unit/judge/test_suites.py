@@ -11,7 +11,7 @@ def suite(text: str, number: int = 10) -> StdioTests:
     return StdioTests([StdioTest(text, text) for _ in range(number)])
 
 
-def test_the_least_used_goes_first_and_the_same_is_kept_once() -> None:
+def test_least_recently_used_suite_is_evicted_first_and_equal_suites_kept_once() -> None:
     suites = Suites(60)
     a, b, c = (suite(text) for text in "abc")
     for one in (a, b, c):
@@ -26,7 +26,7 @@ def test_the_least_used_goes_first_and_the_same_is_kept_once() -> None:
     assert suites.size <= 60
 
 
-def test_nothing_is_kept_without_room() -> None:
+def test_suites_without_capacity_keep_no_suite() -> None:
     suites = Suites(0)
     one = suites.keep(suite("a"))
     with pytest.raises(UnknownSuiteError):

@@ -47,7 +47,7 @@ RUNS: list[tuple[ProgramRun, TestStatus]] = [
 ]
 
 
-def test_a_time_out_on_a_slow_machine_says_so() -> None:
+def test_timeout_on_a_slow_machine_names_the_slowness() -> None:
     slow = ProgramRun("timeout", cpu_seconds=3.25, slowness=2.0)
     outcome = find_failure(slow)
     assert outcome is not None
@@ -56,7 +56,7 @@ def test_a_time_out_on_a_slow_machine_says_so() -> None:
 
 
 @pytest.mark.parametrize(("run", "status"), RUNS)
-def test_how_a_run_ends(run: ProgramRun, status: TestStatus) -> None:
+def test_end_of_a_run_decides_the_status_of_its_test(run: ProgramRun, status: TestStatus) -> None:
     outcome = stdio_outcome(run, b"1", Comparator())
     assert outcome.status is status
     if status is not OK and status is not WRONG:
@@ -83,13 +83,15 @@ PROBLEMS: list[tuple[list[TestStatus], FinalStatus, bool, float | None]] = [
 
 
 @pytest.mark.parametrize(("statuses", "final", "judged", "ratio"), PROBLEMS)
-def test_a_problem(statuses: list[TestStatus], final: FinalStatus, judged: bool, ratio: float | None) -> None:
+def test_make_verdict_derives_final_status_and_pass_ratio_from_the_tests(
+    statuses: list[TestStatus], final: FinalStatus, judged: bool, ratio: float | None
+) -> None:
     verdict = make_verdict([TestRecord(i, status, ran=True) for i, status in enumerate(statuses)], CODE, "full", 0.0)
     assert (verdict.final_status, verdict.judged, verdict.pass_ratio) == (final, judged, ratio)
     assert verdict.accepted is (final is FinalStatus.SUCCESS)
 
 
-def test_nothing_to_run_is_empty_output_with_ratio_zero() -> None:
+def test_answer_without_a_program_is_empty_output_with_ratio_zero() -> None:
     nothing = Extraction("", ExtractionMethod.NONE, (Guardrail.NOTHING_TO_RUN,))
     verdict = make_verdict([TestRecord(0, SYNTAX, ran=False)], nothing, "full", 0.0)
     assert (verdict.final_status, verdict.judged, verdict.accepted, verdict.pass_ratio) == (
@@ -97,7 +99,7 @@ def test_nothing_to_run_is_empty_output_with_ratio_zero() -> None:
     )  # fmt: skip
 
 
-def test_no_tests_are_no_verdict() -> None:
+def test_make_verdict_without_tests_raises_value_error() -> None:
     with pytest.raises(ValueError, match="at least one"):
         make_verdict([], CODE, "full", 0.0)
 
@@ -116,7 +118,7 @@ DISAGREEMENTS: list[tuple[list[tuple[TestStatus, tuple[str, ...]]], tuple[str, .
 
 
 @pytest.mark.parametrize(("tests", "named"), DISAGREEMENTS)
-def test_who_would_have_decided_the_problem_otherwise(
+def test_verdict_names_comparators_that_would_decide_the_problem_differently(
     tests: list[tuple[TestStatus, tuple[str, ...]]], named: tuple[str, ...]
 ) -> None:
     records = [TestRecord(i, status, ran=True, disagreeing=others) for i, (status, others) in enumerate(tests)]
@@ -150,7 +152,9 @@ def test_texts_are_cut_between_characters(data: bytes, kept: int, text: str) -> 
         ([b"YES", b"0.6"], ()),
     ],
 )
-def test_what_an_accepted_problem_rests_on(printed: list[bytes], rests_on: tuple[Leniency, ...]) -> None:
+def test_verdict_names_leniencies_of_an_accepted_problem_only(
+    printed: list[bytes], rests_on: tuple[Leniency, ...]
+) -> None:
     """Of a rejected one nothing is said: it is not accepted by anything."""
     rule = Comparator(case_sensitive=False)
     tests = []

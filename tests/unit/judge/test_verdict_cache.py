@@ -82,7 +82,7 @@ OTHERS = {
 }
 
 
-def test_everything_that_a_verdict_depends_on_is_in_the_key() -> None:
+def test_cache_key_depends_on_everything_that_decides_a_verdict() -> None:
     keys = {name: key_of(request) for name, request in OTHERS.items()}
     keys["itself"] = key_of(STDIO)
     for name, identity in (("judge", JudgeIdentity("1.1", IDENTITY.image)), ("image", JudgeIdentity("1.0", "other"))):
@@ -97,7 +97,7 @@ def test_everything_that_a_verdict_depends_on_is_in_the_key() -> None:
     assert [name for name, times in Counter(keys.values()).items() if times > 1] == []
 
 
-def test_what_a_verdict_does_not_depend_on_is_not() -> None:
+def test_cache_key_ignores_run_id_slots_and_text_around_the_program() -> None:
     same = (
         structs.replace(STDIO, run="another", request_id="r9"),
         structs.replace(STDIO, tests=cases_of(("1\n", "1\n"))),
@@ -118,12 +118,12 @@ def test_what_a_verdict_does_not_depend_on_is_not() -> None:
         (TestStatus.TIMEOUT, False, False),
     ],
 )
-def test_what_is_stored(status: TestStatus, confirmed: bool, stable: bool) -> None:
+def test_only_a_stable_verdict_is_stored(status: TestStatus, confirmed: bool, stable: bool) -> None:
     records = [TestRecord(0, TestStatus.SUCCESS, ran=True), TestRecord(1, status, ran=True, confirmed=confirmed)]
     assert is_stable(records) is stable
 
 
-async def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
+async def test_memory_store_is_bounded_and_evicts_the_least_recently_used_first() -> None:
     store = MemoryStore(3 * (100 + ENTRY_BYTES))
     for name in (b"a", b"b", b"c"):
         store.put(name, bytes(100))
@@ -161,7 +161,7 @@ class Judging:
         return self.judged
 
 
-async def test_the_same_at_the_same_time_is_judged_once() -> None:
+async def test_equal_concurrent_requests_are_judged_once() -> None:
     said: Counter[CacheResult] = Counter()
     cache = VerdictCache([MemoryStore(10_000)], lambda result: said.update([result]))
     judging = Judging()
@@ -177,7 +177,7 @@ async def test_the_same_at_the_same_time_is_judged_once() -> None:
 
 
 @pytest.mark.parametrize("judged", [replace(GOOD, stable=False), NoSandboxError("down")])
-async def test_what_may_not_be_told_again_is_judged_by_each(judged: Judged | Exception) -> None:
+async def test_unstable_verdict_or_error_is_judged_for_each_caller(judged: Judged | Exception) -> None:
     said: Counter[CacheResult] = Counter()
     cache = VerdictCache([MemoryStore(10_000)], lambda result: said.update([result]))
     judging = Judging(judged)
@@ -189,7 +189,7 @@ async def test_what_may_not_be_told_again_is_judged_by_each(judged: Judged | Exc
     assert all(result == judged or result == (judged, False) for result in results)
 
 
-async def test_where_the_first_is_cancelled_another_judges() -> None:
+async def test_cancelled_first_request_is_judged_by_the_next() -> None:
     cache = VerdictCache([MemoryStore(10_000)])
     judging = Judging()
     asked = [asyncio.create_task(cache.through(b"k", judging)) for _ in range(3)]
@@ -206,7 +206,7 @@ class Broken(MemoryStore):
         raise StoreError("down")
 
 
-async def test_a_store_that_fails_or_holds_nonsense_costs_no_verdict() -> None:
+async def test_failed_or_corrupt_store_is_skipped_and_the_verdict_judged() -> None:
     said: list[CacheResult] = []
     spoilt = MemoryStore(10_000)
     spoilt.put(b"k", b"\x93nonsense")
@@ -219,7 +219,7 @@ async def test_a_store_that_fails_or_holds_nonsense_costs_no_verdict() -> None:
     assert await cache.through(b"k", judging) == (GOOD, True)  # stored again, in the one that works
 
 
-async def test_what_a_slower_store_knows_goes_to_the_quicker_ones() -> None:
+async def test_verdict_found_in_a_slower_store_is_copied_to_the_quicker_stores() -> None:
     quick, slow = MemoryStore(10_000), MemoryStore(10_000)
     slow.put(b"k", msgspec.msgpack.encode(GOOD))
     assert await VerdictCache([quick, slow]).through(b"k", Judging()) == (GOOD, True)
@@ -252,14 +252,14 @@ async def test_a_hit_is_the_same_verdict_marked_with_the_times_of_the_original()
     assert (first.cached, second.cached, second.tests[0].cpu_time) == (False, True, 1.25)
 
 
-async def test_what_is_asked_for_afresh_is_judged_again() -> None:
+async def test_fresh_request_is_judged_again() -> None:
     sandbox = FakeSandbox(lambda request: reply(ended(b"1\n")))
     first, second = await judged_twice(STDIO, structs.replace(STDIO, fresh=True), sandbox)
     assert len(sandbox.requests) == 2
     assert (first.cached, second.cached) == (False, False)
 
 
-async def test_a_hit_tells_of_its_own_answer_how_its_program_was_found() -> None:
+async def test_cache_hit_reports_the_guardrails_of_its_own_answer() -> None:
     sandbox = FakeSandbox()
     whole = stdio_request(("1\n", "1\n"), text="```python\nprint(input())\n```")
     cut = structs.replace(whole, submission=structs.replace(whole.submission, truncated=True))
@@ -269,7 +269,7 @@ async def test_a_hit_tells_of_its_own_answer_how_its_program_was_found() -> None
     assert [guardrail.name for guardrail in second.guardrails] == ["TRUNCATED_GENERATION"]
 
 
-async def test_text_that_is_no_code_is_told_so_again() -> None:
+async def test_cached_prose_is_reported_as_empty_output_again() -> None:
     def uncompiled(request: RunRequest) -> RunReply:
         return reply(ProgramRun("not_run"), compiling=CompileResult("error"))
 

@@ -89,7 +89,7 @@ async def test_timeout_that_decides_leaves_the_checker_the_tests_that_ran(tests:
 
 @pytest.mark.parametrize(("tests", "whole", "stopped"), SHAPES)
 @pytest.mark.parametrize("stops", [False, True])
-async def test_first_failure_ends_the_rest_only_where_it_decides(
+async def test_first_failure_ends_later_waves_only_with_stop_at_failure(
     tests: list[str], whole: list[int], stopped: list[int], stops: bool
 ) -> None:
     pairs = [(f"{kind} {n}", "another" if kind == FAILS else f"{kind} {n}") for n, kind in enumerate(tests)]

@@ -25,7 +25,7 @@ class Work:
         return "verdict"
 
 
-async def test_what_is_withdrawn_stops_and_the_others_go_on() -> None:
+async def test_withdrawn_request_stops_and_the_others_continue() -> None:
     requests, one, other = OpenRequests(), Work(), Work()
     for name in ("one", "other"):
         requests.expect(name)
@@ -40,7 +40,7 @@ async def test_what_is_withdrawn_stops_and_the_others_go_on() -> None:
     assert (one.stopped, other.stopped) == (True, False)
 
 
-async def test_what_is_withdrawn_before_its_turn_does_not_begin() -> None:
+async def test_request_withdrawn_before_its_turn_does_not_begin() -> None:
     requests, work = OpenRequests(), Work()
     requests.expect("one")
     requests.withdraw("one")
@@ -49,7 +49,7 @@ async def test_what_is_withdrawn_before_its_turn_does_not_begin() -> None:
     assert not work.began.is_set()
 
 
-async def test_what_is_answered_or_never_was_cannot_be_withdrawn() -> None:
+async def test_withdrawal_of_an_answered_or_unknown_request_has_no_effect() -> None:
     requests, work = OpenRequests(), Work()
     work.go.set()
     requests.withdraw("one")
@@ -60,7 +60,7 @@ async def test_what_is_answered_or_never_was_cannot_be_withdrawn() -> None:
     assert await requests.work("one", work()) == "verdict"
 
 
-async def test_the_streams_end_is_no_withdrawal() -> None:
+async def test_end_of_the_stream_cancels_requests_instead_of_withdrawing_them() -> None:
     for withdrawn_too in (False, True):
         requests, work = OpenRequests(), Work()
         requests.expect("one")

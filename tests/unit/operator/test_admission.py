@@ -40,7 +40,7 @@ def run(
         ([run(1, stalled=True), run(2)], 2, 1, (), QueuePosition(1, 0)),  # but its namespace has its share
     ],
 )
-def test_place_in_the_queue(
+def test_find_position_counts_the_runs_ahead(
     contenders: list[QueuedRun], asked: int, max_active: int, admitted: tuple[str, ...], place: QueuePosition
 ) -> None:
     assert find_position(f"uid-{asked}", contenders, max_active, admitted) == place

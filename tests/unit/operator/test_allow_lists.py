@@ -48,7 +48,7 @@ def test_a_namespaces_own_lists_replace_the_others() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_policys_message_has_the_operators_words(name: str) -> None:
+def test_message_of_the_policy_equals_that_of_the_operator(name: str) -> None:
     pieces = describe_refusal(name, []).split("none")
     assert all(f'"{piece}"' in refusal_expression(name) for piece in pieces)
 
@@ -71,7 +71,7 @@ def test_a_run_that_has_started_is_not_held_to_shorter_lists() -> None:
     assert world.settle().condition(ConditionType.ACCEPTED).status == "True"
 
 
-def test_a_schedule_beyond_the_lists_starts_nothing() -> None:
+def test_schedule_beyond_the_lists_starts_no_run() -> None:
     schedule = evalschedule({"spec.template.output": OUTPUT})
     refused = decide(schedule, ObservedSchedule(refusal=describe_refusal("buckets", ["s3://x"])), BEGIN)
     accepted = schedule_condition(refused.status, ScheduleCondition.ACCEPTED)

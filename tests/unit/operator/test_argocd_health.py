@@ -47,7 +47,7 @@ def test_the_scripts_ask_for_conditions_that_exist(kind: str, types: Any) -> Non
 
 @pytest.mark.parametrize("kind", SCRIPTS)
 @pytest.mark.parametrize("manifest", [{"metadata": {"generation": 1}}, manifest_with({}, seen=1)])
-def test_what_the_operator_has_not_seen_is_progressing(kind: str, manifest: dict[str, Any]) -> None:
+def test_object_not_yet_observed_by_the_operator_is_progressing(kind: str, manifest: dict[str, Any]) -> None:
     assert health(kind, manifest)[0] == "Progressing"
 
 
@@ -111,7 +111,7 @@ FALSE = [
 
 
 @pytest.mark.parametrize(("kind", "reason"), FALSE)
-def test_a_schedule_that_needs_somebody_is_degraded_and_one_that_waits_is_not(
+def test_schedule_that_needs_action_is_degraded_and_a_waiting_schedule_is_healthy(
     kind: ScheduleCondition, reason: ScheduleReason
 ) -> None:
     fine = {one: ("True", "x") for one in ScheduleCondition if one is not SUSPENDED}
@@ -126,7 +126,7 @@ def test_a_schedule_whose_replicas_start_or_leave_is_healthy() -> None:
     assert health("EvalSchedule", manifest_with(starting))[0] == "Healthy"
 
 
-def test_a_suspended_schedule_says_so_and_a_broken_one_stays_degraded() -> None:
+def test_suspended_schedule_is_suspended_and_a_broken_one_stays_degraded() -> None:
     suspended = {ScheduleCondition.SUSPENDED: ("True", "SuspendRequested")}
     assert health("EvalSchedule", manifest_with(suspended))[0] == "Suspended"
     broken = {ScheduleCondition.ACCEPTED: ("False", "InvalidSchedule")}

@@ -53,11 +53,11 @@ NO_CLASS = 'ProvisioningFailed: storageclass.storage.k8s.io "fast" not found'
         ('FailedCreate: pods "x" is forbidden: exceeded quota: cpu', True),
     ],
 )
-def test_only_room_and_a_slow_start_mend_themselves(trouble: str, lasts: bool) -> None:
+def test_trouble_lasts_unless_room_or_a_slow_start_is_the_cause(trouble: str, lasts: bool) -> None:
     assert bool(obstacles([trouble_told(trouble)])) is lasts
 
 
-def test_when_it_is_given_up() -> None:
+def test_gives_up_at_the_start_plus_the_limit_and_never_with_limit_0() -> None:
     assert gives_up_at(START, 900) == START + timedelta(seconds=900)
     assert gives_up_at(START, 0) is None
 
@@ -91,7 +91,7 @@ def test_an_aggregator_that_cannot_start_fails_the_run_with_the_cause(trouble: s
     assert world.of_kind("StatefulSet", "Deployment") == []  # nothing crashes on and on
 
 
-def test_what_is_mended_in_time_goes_on() -> None:
+def test_run_whose_trouble_ends_in_time_continues() -> None:
     world = with_trouble(NO_SECRET).tick(600)
     del world.objects[ObjectKey("Pod", "run-aggregator-0")]
     world.settle()
@@ -100,7 +100,7 @@ def test_what_is_mended_in_time_goes_on() -> None:
     assert world.condition(Kind.COMPLETE).status == "False"
 
 
-def test_a_run_may_wait_for_room_as_long_as_it_takes_and_is_told_what_bounds_it() -> None:
+def test_run_waits_for_room_without_limit_and_the_message_names_the_limits() -> None:
     world = with_trouble(CROWDED).tick(100_000).settle()
     assert world.condition(Kind.COMPLETE).status == "False"
     assert world.condition(Kind.STALLED).status == "False"
@@ -109,7 +109,7 @@ def test_a_run_may_wait_for_room_as_long_as_it_takes_and_is_told_what_bounds_it(
     assert "operator.maxActiveRuns" in message
 
 
-def test_a_container_that_crashes_again_and_again_keeps_its_trouble_while_it_is_up() -> None:
+def test_crash_looping_container_stays_stalled_while_running_between_crashes() -> None:
     world = with_trouble(NO_SECRET)
     world.objects[ObjectKey("Pod", "run-aggregator-0")]["status"] = {
         "phase": "Running",
@@ -124,7 +124,7 @@ def test_a_container_that_crashes_again_and_again_keeps_its_trouble_while_it_is_
     assert "aggregator ended with 1 (Error): no disk" in world.condition(Kind.STALLED).message
 
 
-def test_what_only_events_tell_stands_in_the_conditions() -> None:
+def test_refusal_known_from_events_only_is_in_the_conditions() -> None:
     """A StatefulSet and a Job have no condition for a pod that admission or a quota refuses."""
     world = World(run=evalrun(rollout=False)).settle()
     refusal = "FailedCreate: create Pod run-aggregator-0 in StatefulSet run-aggregator failed: exceeded quota: cpu"
@@ -148,7 +148,7 @@ def test_a_generator_that_is_refused_is_no_attempt_that_runs() -> None:
     assert world.reason(Kind.SUCCEEDED) == "CannotStart"
 
 
-def test_what_ended_an_attempt_does_not_keep_the_next_one_from_starting() -> None:
+def test_trouble_of_an_ended_attempt_does_not_stall_the_next_attempt() -> None:
     world = generating(rollout=False)
     (job,) = world.live_attempts()
     ended = {"name": "generator", "state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "HTTP 404"}}}
@@ -163,7 +163,7 @@ def test_what_ended_an_attempt_does_not_keep_the_next_one_from_starting() -> Non
     assert world.condition(Kind.STALLED).status == "False"
 
 
-def test_a_claim_without_its_storage_class_says_so() -> None:
+def test_claim_without_its_storage_class_is_reported_in_the_condition() -> None:
     world = World(run=evalrun(rollout=False)).settle()
     (name,) = world.of_kind("PersistentVolumeClaim")
     world.objects[ObjectKey("PersistentVolumeClaim", name)]["status"] = {"phase": "Pending"}
@@ -173,7 +173,7 @@ def test_a_claim_without_its_storage_class_says_so() -> None:
     assert NO_CLASS in world.condition(Kind.STALLED).message
 
 
-def test_a_run_that_waits_for_its_place_makes_nothing_and_says_its_number() -> None:
+def test_queued_run_creates_no_objects_and_reports_its_position() -> None:
     world = World(run=evalrun({"spec.activeDeadlineSeconds": 60}), settings=operator_settings(max_active_runs=3))
     world.place = QueuePosition(position=2, active=3)
     world.settle()
@@ -188,7 +188,7 @@ def test_a_run_that_waits_for_its_place_makes_nothing_and_says_its_number() -> N
     assert (world.condition(Kind.ADMITTED).status, world.status.phase) == ("True", "Preparing")
 
 
-def test_a_run_that_goes_on_waits_for_its_place_too() -> None:
+def test_resumed_run_waits_for_its_place_in_the_queue() -> None:
     world = generating(max_active_runs=1).change_spec(suspend=True).settle().finalize().settle()
     world.finalize().settle()
     world.place = QueuePosition(position=1, active=1)
@@ -200,7 +200,7 @@ def test_a_run_that_goes_on_waits_for_its_place_too() -> None:
     assert world.status.phase == "Generating"
 
 
-def test_a_run_that_is_suspended_at_creation_makes_nothing_and_may_be_changed() -> None:
+def test_run_suspended_at_creation_creates_no_objects_and_may_be_changed() -> None:
     world = World(run=evalrun({"spec.suspend": True})).settle()
     assert not world.objects
     assert world.status.start_time is None
@@ -293,12 +293,12 @@ def test_a_lasting_refusal_stalls_the_run_and_ends_it_with_the_cause(kind: str, 
 @pytest.mark.parametrize(
     ("kind", "reason"), [("PodDisruptionBudget", Reason.REFUSED), ("StatefulSet", Reason.WRITE_FAILED)]
 )
-def test_what_a_run_can_do_without_or_may_succeed_later_stalls_nothing(kind: str, reason: Reason) -> None:
+def test_refused_optional_object_or_failed_write_does_not_stall_the_run(kind: str, reason: Reason) -> None:
     world = refused_world(kind, reason, f"creating {kind} x: 403: exceeded quota")
     assert world.condition(Kind.STALLED).status == "False"
 
 
-def test_a_refusal_while_all_parts_are_up_stalls_nothing() -> None:
+def test_refusal_while_all_parts_are_up_does_not_stall_the_run() -> None:
     world = generating(rollout=False).generate_all().settle()
     world.write_failures = [WriteFailure("Service", Reason.REFUSED, "creating Service x: 422: no")]
     said = report_writes(world.write_failures, 1)
@@ -326,7 +326,7 @@ def test_a_stalled_run_after_an_upgrade_fails_at_its_time_with_the_cause_seen_no
 
 
 @pytest.mark.parametrize(("kind", "stalled"), [("StatefulSet", "True"), ("PodDisruptionBudget", "False")])
-def test_a_refusal_of_before_an_upgrade_keeps_what_it_stalled_until_the_next_writes(kind: str, stalled: str) -> None:
+def test_refusal_from_before_an_upgrade_keeps_its_stall_until_the_next_writes(kind: str, stalled: str) -> None:
     before = refused_world(kind, Reason.REFUSED, f"creating {kind} x: 403: exceeded quota")
     since = before.condition(Kind.STALLED).last_transition_time
     world = reworded(before).tick(901).settle()

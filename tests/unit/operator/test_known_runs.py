@@ -15,7 +15,7 @@ def manifest(world: World) -> dict[str, Any]:
     return {**wire, "metadata": {**wire["metadata"], "managedFields": [{"manager": "kubectl"}] * 50}}
 
 
-def test_known_runs_packed_manifest_comes_out_as_it_went_in() -> None:
+def test_known_runs_packed_manifest_is_read_back_unchanged() -> None:
     runs, key = KnownRuns(), ("evals", "run")
     world = generating()
     runs[key] = manifest(world)
@@ -40,7 +40,7 @@ def test_known_runs_changed_run_keeps_its_order() -> None:
     assert [name for _, name in runs.contenders()] == ["first", "second", "third"]
 
 
-def test_known_runs_that_cannot_be_read_leaves_what_was_known() -> None:
+def test_known_runs_unreadable_manifest_keeps_the_previous_one() -> None:
     runs, key = KnownRuns(), ("evals", "run")
     runs[key] = manifest(generating())
     with pytest.raises(KeyError):
@@ -48,7 +48,7 @@ def test_known_runs_that_cannot_be_read_leaves_what_was_known() -> None:
     assert runs[key] == manifest(generating())
 
 
-def test_trimmed_manifest_of_a_hostile_user_keeps_only_what_is_read() -> None:
+def test_trimmed_manifest_of_a_hostile_user_keeps_only_the_fields_that_are_read() -> None:
     owners = [{"kind": "Pod", "name": "x" * 300, "uid": str(number)} for number in range(1000)]
     controller = {"kind": "EvalSchedule", "name": "nightly", "uid": "s", "controller": True}
     metadata = {

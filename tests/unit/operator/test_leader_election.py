@@ -37,7 +37,7 @@ OTHERS = Lease("other", 4.0, "7")
         (Lease("other", 15.0, "7"), 14.0, False),  # what the holder says counts, not what we would
     ],
 )
-def test_a_lease_may_be_taken_once_its_holder_is_silent_for_as_long_as_it_said(
+def test_lease_may_be_taken_once_its_holder_is_silent_for_the_lease_duration(
     lease: Lease | None, age: float, may: bool
 ) -> None:
     assert may_lead(ObservedLease(lease, 100.0), "me", 100.0 + age) is may
@@ -122,7 +122,7 @@ class Operators:
         self.time = end
 
 
-async def test_one_leads_and_the_other_takes_over_within_five_seconds_of_a_crash() -> None:
+async def test_second_operator_takes_over_after_a_crash_of_the_leader() -> None:
     operators = Operators()
     first, second = operators.add("first"), operators.add("second")
     await operators.turns(30.0, first, second)
@@ -161,7 +161,7 @@ async def test_a_leader_that_cannot_renew_stops_before_the_other_begins(error: E
     assert operators.working == {operators.server.holder}
 
 
-async def test_a_short_failure_changes_nothing() -> None:
+async def test_short_failure_of_the_api_server_keeps_the_leader() -> None:
     operators = Operators()
     first, second = operators.add("first"), operators.add("second")
     await operators.turns(5.0, first, second)

@@ -36,7 +36,7 @@ REQUEST = httpx2.Request("PATCH", "https://api/x")
         (403, RefusedError), (422, RefusedError), (400, RefusedError),
     ],
 )  # fmt: skip
-def test_errors_say_what_to_do(code: int, error: type[ClusterError]) -> None:
+def test_translate_error_chooses_the_error_class_by_status(code: int, error: type[ClusterError]) -> None:
     response = httpx2.Response(code, request=REQUEST, text="why")
     found = translate_error(httpx2.HTTPStatusError("why", request=REQUEST, response=response), "applying Job x")
     assert type(found) is error
@@ -48,7 +48,7 @@ def test_a_broken_connection_is_tried_again(error: httpx2.HTTPError) -> None:
     assert isinstance(translate_error(error, "x"), UnreachableError)
 
 
-def test_an_answer_of_a_real_ledger_is_understood() -> None:
+def test_status_message_of_a_ledger_is_read() -> None:
     answer = ledger_pb2.GetStatusResponse(state=ledger_pb2.RUN_STATE_DEGRADED, output_url="s3://x")
     answer.datasets.add(name="a", total=5, generated=5, judged=3, accepted=2, not_judged=2)
     status = from_wire(answer)
@@ -80,7 +80,7 @@ def test_an_answer_of_a_real_ledger_is_understood() -> None:
     assert (told.paused, told.stopped_by_user) == (True, True)
 
 
-def test_a_ledger_that_is_still_being_read_says_nothing_about_what_is_missing() -> None:
+def test_status_of_a_preparing_ledger_claims_neither_all_nor_missing_answers() -> None:
     status = from_wire(ledger_pb2.GetStatusResponse(state=ledger_pb2.RUN_STATE_PREPARING))
     assert not status.all_generated
     assert not status.some_missing
@@ -94,7 +94,7 @@ async def test_simulated_ledgers_fill_and_end() -> None:
     assert simulated_status(2.0).judged == simulated_status(2.0).total
 
 
-async def test_simulated_ledgers_in_a_directory_outlive_the_operator_that_asked_them(tmp_path: Path) -> None:
+async def test_simulated_ledgers_in_a_directory_outlive_the_operator(tmp_path: Path) -> None:
     asked = [SimulatedAggregators(10.0, time.time, tmp_path), SimulatedAggregators(10.0, time.time, tmp_path)]
     assert (await asked[0].status("dns:///a:1", LedgerAccess("t"))).state is RunState.GENERATING
     os.utime(tmp_path / "dns%3A%2F%2F%2Fa%3A1", (time.time() - 15,) * 2)  # as if it had been asked 15 s ago
@@ -102,7 +102,7 @@ async def test_simulated_ledgers_in_a_directory_outlive_the_operator_that_asked_
 
 
 @pytest.mark.parametrize("mode", ["cpu", "custom", "keda"])
-def test_the_role_is_the_least(mode: str) -> None:
+def test_role_allows_only_the_needed_verbs(mode: str) -> None:
     rules = role_rules(mode)  # type: ignore[arg-type]  # the parameter's words
     allowed: dict[tuple[str, str], set[str]] = {}
     for rule in rules:
@@ -143,7 +143,7 @@ def test_metrics_count_runs_by_phase_and_show_results_until_the_run_is_gone() ->
     assert 'evalrun_runs{phase="Succeeded"} 0.0' in generate_latest(registry).decode()
 
 
-def test_a_scrape_survives_runs_that_come_meanwhile() -> None:
+def test_scrape_survives_runs_that_start_during_the_scrape() -> None:
     """A scrape runs in a thread of its own: 33 of them failed while 4,000 runs started."""
     registry = CollectorRegistry()
     metrics = OperatorMetrics(registry)
@@ -164,7 +164,7 @@ def test_a_scrape_survives_runs_that_come_meanwhile() -> None:
     assert shown
 
 
-def test_a_gate_shows_as_a_number_once_it_is_decided() -> None:
+def test_gate_metric_appears_once_the_gate_is_decided() -> None:
     registry = CollectorRegistry()
     metrics = OperatorMetrics(registry)
     run = evalrun({"spec.gates": [{"baseline": "s3://runs/before", "dataset": "humaneval"}]})
@@ -190,7 +190,7 @@ def test_children_wake_their_run_only_when_something_changed() -> None:
 
 
 @pytest.mark.parametrize(("version", "known"), [("2.51.9", False), ("2.52.0", True), ("2.60.0", True), ("3.0.1", True)])
-def test_a_ray_that_knows_no_token_is_asked_for_none(version: str, known: bool) -> None:
+def test_ray_version_without_token_support_requires_ray_auth_disabled(version: str, known: bool) -> None:
     assert operator_settings(ray_version=version, ray_auth="disabled").ray_version == version
     if known:
         assert operator_settings(ray_version=version).ray_auth == "token"
@@ -199,7 +199,7 @@ def test_a_ray_that_knows_no_token_is_asked_for_none(version: str, known: bool) 
         operator_settings(ray_version=version)
 
 
-def test_kopf_does_nothing_beyond_the_role() -> None:
+def test_kopf_needs_no_rights_beyond_the_role() -> None:
     settings = kopf.OperatorSettings()
     configure(settings)
     assert settings.peering.standalone

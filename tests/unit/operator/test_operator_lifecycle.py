@@ -40,7 +40,7 @@ def phases(world: World) -> list[str]:
     return seen
 
 
-def test_the_first_pass_only_accepts_so_that_the_spec_is_closed_before_anything_is_made() -> None:
+def test_first_reconciliation_only_accepts_the_spec() -> None:
     world = World()
     decision = world.step()
     assert not decision.apply
@@ -79,7 +79,7 @@ def test_simple_mode_needs_no_ray() -> None:
     assert world.status.phase == "Succeeded"
 
 
-def test_no_gpu_is_asked_for_before_aggregator_and_judge_are_up() -> None:
+def test_ray_cluster_is_not_created_before_aggregator_and_judge_are_up() -> None:
     world = World().settle()
     assert world.of_kind("RayCluster") == []
     assert world.reason(Kind.GENERATED) == "WaitingForServices"
@@ -102,7 +102,7 @@ def test_a_judge_that_blips_does_not_cost_the_cluster() -> None:
     assert world.reason(Kind.JUDGED) == "WaitingForServices"
 
 
-def test_judge_and_generator_go_at_the_end_and_the_aggregator_a_minute_later() -> None:
+def test_judge_and_generator_are_deleted_at_the_end_and_the_aggregator_a_minute_later() -> None:
     world = generating().generate_all().judge_all().settle().finalize().services_up().settle().finalize().settle()
     assert world.of_kind("HorizontalPodAutoscaler") == []
     assert world.of_kind("Deployment", "PodDisruptionBudget") == []
@@ -167,7 +167,7 @@ def test_an_upgrade_in_mid_run_changes_no_image_and_no_object(rollout: bool) -> 
     assert world.status.phase == "Succeeded"
 
 
-def test_an_operator_that_renders_objects_otherwise_changes_only_what_follows_the_runs_state() -> None:
+def test_operator_that_renders_otherwise_changes_only_fields_that_follow_the_runs_state() -> None:
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = generating(changes=changes)
     for item in world.objects.values():
@@ -199,7 +199,7 @@ def test_an_edited_network_policy_is_put_right_at_once() -> None:
     assert item["spec"]["egress"] == []
 
 
-def test_nothing_of_an_ended_run_is_ever_written_again() -> None:
+def test_objects_of_an_ended_run_are_never_applied_again() -> None:
     world = generating().generate_all().judge_all().settle().finalize().settle()
     world.settings = operator_settings(aggregator_image="evalrun-aggregator:next", sandbox_slots=2)
     del world.objects[ObjectKey("ConfigMap", "run-order")]
@@ -257,7 +257,7 @@ def test_an_attempt_that_ended_well_is_not_judged_by_a_ledger_that_does_not_answ
     assert world.generate_all().settle().status.phase == "Judging"
 
 
-def test_a_cluster_that_is_deleted_costs_an_attempt_and_comes_back_under_another_name() -> None:
+def test_deleted_cluster_counts_as_an_attempt_and_is_replaced_under_another_name() -> None:
     world = generating()
     world.delete(ObjectKey("RayCluster", "run-0f3b2-ray-1"))
     world.settle()
@@ -268,7 +268,7 @@ def test_a_cluster_that_is_deleted_costs_an_attempt_and_comes_back_under_another
     assert world.kuberay().settle().status.attempts == 2
 
 
-def test_a_new_head_knows_nothing_so_the_cluster_is_made_anew() -> None:
+def test_replaced_head_fails_the_attempt_and_the_cluster_is_replaced() -> None:
     world = generating().replace_head()
     world.step()
     assert world.reason(Kind.GENERATED) == "AttemptFailed"
@@ -279,7 +279,7 @@ def test_a_new_head_knows_nothing_so_the_cluster_is_made_anew() -> None:
     assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-2"]
 
 
-def test_a_head_that_its_node_evicts_costs_no_attempt() -> None:
+def test_evicted_head_counts_as_no_attempt() -> None:
     """As a Job's pod does not: the condition DisruptionTarget says that the cluster took it away."""
     world = generating(changes={"spec.backoffLimit": 0}).evict_head().settle()
     (said,) = {one.message for status in world.history for one in status.conditions if one.reason == "Interrupted"}
@@ -298,7 +298,7 @@ def test_a_failure_that_came_before_the_eviction_counts() -> None:
     assert world.reason(Kind.SUCCEEDED) == "BackoffLimitExceeded"
 
 
-def test_a_head_that_restarts_in_place_is_noticed_and_costs_an_attempt() -> None:
+def test_head_restarted_in_place_counts_as_an_attempt() -> None:
     world = generating().restart_head()
     world.step()
     assert world.reason(Kind.GENERATED) == "AttemptFailed"
@@ -314,7 +314,7 @@ def test_a_head_that_restarted_before_the_attempt_is_that_attempts_head() -> Non
     assert world.settle().reason(Kind.GENERATED) == "Generating"
 
 
-def test_a_job_that_kueue_stops_costs_no_attempt() -> None:
+def test_job_stopped_by_kueue_counts_as_no_attempt() -> None:
     world = generating(changes={"spec.backoffLimit": 0})
     cluster = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]
     cluster["spec"]["suspend"] = True
@@ -327,7 +327,7 @@ def test_a_job_that_kueue_stops_costs_no_attempt() -> None:
     assert (world.status.attempts, world.status.phase) == (1, "Generating")
 
 
-def test_kueue_taking_the_place_away_costs_no_attempt() -> None:
+def test_cluster_suspended_by_kueue_counts_as_no_attempt() -> None:
     world = generating()
     cluster = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]
     cluster["spec"]["suspend"] = True
@@ -356,7 +356,7 @@ def test_suspend_ends_the_attempt_first_then_the_cluster_and_keeps_the_ledger() 
     assert [ref.name for ref in world.live_attempts()] == ["run-0f3b2-gen-1"]
 
 
-def test_a_ray_job_that_nobody_finalizes_does_not_hold_the_gpus_for_ever() -> None:
+def test_ray_job_that_is_never_finalized_frees_its_gpus_after_a_minute() -> None:
     world = generating().change_spec(suspend=True).settle()
     assert world.tick(61).settle().of_kind("RayCluster") == []
 
@@ -385,7 +385,7 @@ def test_a_suspended_run_whose_last_verdict_is_in_still_ends() -> None:
     assert world.judge_all().settle().status.phase == "Succeeded"
 
 
-def test_a_run_under_kueue_asks_for_its_gpus_first_and_holds_no_judge_meanwhile() -> None:
+def test_run_under_kueue_has_no_judge_while_it_waits_for_its_gpus() -> None:
     world = World(run=evalrun({"spec.rollout.queueName": "evals"})).settle()
     assert world.of_kind("Deployment") == []
     world.services_up()
@@ -438,7 +438,7 @@ def test_a_job_under_kueue_waits_without_a_judge_and_without_its_deadline() -> N
     assert world.tick(2).settle().status.phase == "Failed"
 
 
-def test_a_job_that_kueue_takes_back_is_the_same_attempt_when_it_goes_on() -> None:
+def test_job_suspended_and_resumed_by_kueue_is_the_same_attempt() -> None:
     world = in_simple_mode()
     del world.objects[JOB]["spec"]["suspend"]
     world.settle().services_up()
@@ -453,7 +453,7 @@ def test_a_job_that_kueue_takes_back_is_the_same_attempt_when_it_goes_on() -> No
     assert (world.status.phase, world.status.attempts) == ("Succeeded", 1)
 
 
-def test_a_queue_that_does_not_exist_is_named_with_what_to_do() -> None:
+def test_missing_queue_is_named_with_the_remedy() -> None:
     world = in_simple_mode("nights")
     world.kueue[JOB.name] = KueueWord("LocalQueue nights doesn't exist", admissible=False)
     world.settle()
@@ -463,7 +463,7 @@ def test_a_queue_that_does_not_exist_is_named_with_what_to_do() -> None:
     assert "kubectl describe localqueue nights -n evals" in said
 
 
-def test_a_job_that_somebody_suspends_without_a_queue_says_so() -> None:
+def test_job_suspended_without_a_queue_waits_for_quota_and_names_the_field() -> None:
     world = in_simple_mode(queue=None)
     said = world.condition(Kind.ADMITTED)
     assert (said.status, said.reason) == ("False", "WaitingForQuota")
@@ -485,11 +485,11 @@ def test_a_job_that_somebody_suspends_without_a_queue_says_so() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_kueue_says_is_read_from_the_newest_workload(workloads: list[dict[str, Any]], word: KueueWord) -> None:
+def test_message_of_kueue_is_read_from_the_newest_workload(workloads: list[dict[str, Any]], word: KueueWord) -> None:
     assert parse_kueue_word(workloads) == word
 
 
-def test_the_wall_around_sandboxes_stands_until_their_last_pod_is_gone() -> None:
+def test_network_policy_of_sandboxes_is_deleted_after_their_last_pod() -> None:
     world = generating(changes={"spec.activeDeadlineSeconds": 100})
     world.add_pod("run-sandbox-x", "sandbox", ObjectKey("Deployment", "run-sandbox"), {})
     world.tick(101).settle()
@@ -499,7 +499,7 @@ def test_the_wall_around_sandboxes_stands_until_their_last_pod_is_gone() -> None
     assert "run-sandbox" not in world.of_kind("NetworkPolicy")
 
 
-def test_the_wall_around_rays_pods_stands_until_their_last_is_gone() -> None:
+def test_network_policy_of_ray_is_deleted_after_its_last_pod() -> None:
     world = generating(changes={"spec.activeDeadlineSeconds": 100}).tick(101).settle()
     assert "run-ray" in world.of_kind("NetworkPolicy")
     world.finalize().settle().finalize().settle()
@@ -521,7 +521,7 @@ def at_its_deadline(*, generated: int = 100, judged: int = 60, **changes: Any) -
     return world.settle().tick(101)
 
 
-def test_at_the_deadline_what_there_is_is_written_and_the_gpus_go_at_once() -> None:
+def test_deadline_frees_the_gpus_at_once_and_writes_partial_outputs() -> None:
     world = at_its_deadline()
     world.writes_early = False
     decision = world.step()
@@ -579,14 +579,14 @@ def test_a_ledger_that_cannot_write_ends_the_run_all_the_same() -> None:
     assert world.settle().reason(Kind.COMPLETE) == "DeadlineExceeded"
 
 
-def test_an_operator_that_was_away_at_the_deadline_has_what_there_is_written_all_the_same() -> None:
+def test_operator_away_at_the_deadline_still_has_partial_outputs_written() -> None:
     world = at_its_deadline().tick(86_400)
     assert world.step().end_early
     assert world.settle().status.output_url == "s3://outputs/run"
     assert world.reason(Kind.COMPLETE) == "DeadlineExceeded"
 
 
-def test_a_run_that_somebody_stopped_frees_its_gpus_and_ends_with_what_there_is() -> None:
+def test_stopped_run_frees_its_gpus_and_ends_with_partial_outputs() -> None:
     world = generating()
     world.generated, world.judged = 100, 60
     world.settle()
@@ -606,7 +606,7 @@ def test_a_run_that_somebody_stopped_frees_its_gpus_and_ends_with_what_there_is(
     )
 
 
-def test_a_stopped_run_whose_ledger_is_away_for_a_moment_does_not_go_on() -> None:
+def test_stopped_run_with_a_ledger_briefly_unreachable_does_not_continue() -> None:
     """It had started a generator again, whose turn or GPUs it took from others."""
     world = generating()
     world.generated, world.judged = 100, 60
@@ -622,7 +622,7 @@ def test_a_stopped_run_whose_ledger_is_away_for_a_moment_does_not_go_on() -> Non
     assert (world.reason(Kind.COMPLETE), world.status.output_url) == ("Stopped", "s3://outputs/run")
 
 
-def test_a_paused_run_says_so_keeps_its_gpus_and_goes_on() -> None:
+def test_paused_run_reports_the_pause_keeps_its_gpus_and_continues() -> None:
     world = generating()
     before, pods = world.condition(Kind.GENERATED).message, world.gpu_pods()
     world.paused = True
@@ -635,7 +635,7 @@ def test_a_paused_run_says_so_keeps_its_gpus_and_goes_on() -> None:
     assert world.generate_all().judge_all().settle().finalize().settle().status.phase == "Succeeded"
 
 
-def test_waiting_in_a_queue_costs_no_deadline() -> None:
+def test_time_in_the_queue_does_not_count_towards_the_deadline() -> None:
     changes = {"spec.rollout.queueName": "evals", "spec.activeDeadlineSeconds": 100}
     world = World(run=evalrun(changes)).settle().services_up()
     while world.of_kind("RayCluster") == []:
@@ -650,7 +650,7 @@ def test_waiting_in_a_queue_costs_no_deadline() -> None:
     assert world.tick(2).settle().reason(Kind.COMPLETE) == "DeadlineExceeded"
 
 
-def test_rates_are_of_the_time_at_work() -> None:
+def test_rates_count_only_the_time_at_work() -> None:
     """The ledger has drawn answers for 5 s and worked for 8 s, whatever the run waited for before."""
     world = generating()
     world.generated, world.judged = 100, 40
@@ -671,7 +671,9 @@ def test_a_suspended_run_has_no_deadline_and_a_resumed_one_a_new_one() -> None:
     ("not_judged", "phase", "reason"),
     [(0, "Succeeded", "Finished"), (4, "Degraded", "Finished"), (164, "Failed", "NotJudged")],
 )
-def test_what_was_not_judged_degrades_or_fails_the_run(not_judged: int, phase: str, reason: str) -> None:
+def test_not_judged_answers_degrade_the_run_or_fail_it_if_none_was_judged(
+    not_judged: int, phase: str, reason: str
+) -> None:
     world = generating().generate_all().settle().judge_all(not_judged=not_judged).settle()
     assert (world.status.phase, world.reason(Kind.SUCCEEDED)) == (phase, reason)
     assert world.condition(Kind.DEGRADED).status == str(bool(not_judged))
@@ -700,7 +702,7 @@ def test_a_ledger_that_fails_is_restarted_and_in_the_end_given_up() -> None:
     assert "said the ledger" in world.condition(Kind.SUCCEEDED).message
 
 
-def test_an_aggregator_that_refuses_the_spec_ends_the_run_with_its_words() -> None:
+def test_aggregator_that_refuses_the_spec_ends_the_run_with_its_message() -> None:
     world = World(run=evalrun({"spec.backoffLimit": 0})).settle()
     world.add_pod("run-aggregator-0", "aggregator", ObjectKey("StatefulSet", "run-aggregator"), {})
     ended = {"exitCode": 2, "message": "evalrun: datasets.0: no such file", "reason": "Error"}
@@ -726,7 +728,7 @@ NOT_AUDITED = "AuditFailed: dataset 'humaneval': its audit failed: see data_mani
 
 
 @pytest.mark.parametrize("restarts", [0, 3])
-def test_words_of_a_failed_audit_in_plain_text_decide_nothing(restarts: int) -> None:
+def test_failed_audit_in_plain_text_is_not_recognized_by_its_words(restarts: int) -> None:
     """So writes an image that is older than the record, and anybody else may write it too."""
     world = aggregator_ended(f"evalrun: {NOT_AUDITED}", restarts)
     assert world.reason(Kind.COMPLETE) == ("InvalidSpec" if restarts else "Running")
@@ -754,7 +756,7 @@ def test_pods_that_do_not_run_are_named_in_the_conditions() -> None:
     assert "run-0f3b2-ray-1-worker-0: Unschedulable: 0/2 nodes: no GPU" in world.condition(Kind.CLUSTER_READY).message
 
 
-def test_without_kuberay_the_run_says_what_is_missing() -> None:
+def test_run_without_kuberay_reports_that_kuberay_is_not_installed() -> None:
     world = World(missing_kinds=frozenset({"RayCluster", "RayJob"})).settle().services_up().settle()
     assert world.of_kind("RayCluster") == []
     assert "KubeRay is not installed" in world.condition(Kind.CLUSTER_READY).message
@@ -773,7 +775,7 @@ def test_a_deleted_run_frees_its_gpus_though_a_finalizer_of_others_keeps_it() ->
     assert not world.step().delete
 
 
-def test_a_restarted_operator_changes_nothing() -> None:
+def test_restarted_operator_changes_no_object() -> None:
     for world in (World().settle(), generating(), generating().generate_all().settle().judge_all().settle()):
         world.finalize().settle().finalize().settle()
         decision = world.step()
@@ -782,7 +784,7 @@ def test_a_restarted_operator_changes_nothing() -> None:
         assert not decision.events
 
 
-def test_what_is_deleted_behind_its_back_is_made_again() -> None:
+def test_objects_deleted_by_others_are_created_again() -> None:
     world = generating()
     made = {ref for ref in world.objects if ref.kind not in {"Pod", "RayCluster", "RayJob"}}
     for ref in made:
@@ -824,7 +826,7 @@ def test_a_judge_that_may_sleep_must_be_scraped_to_be_woken() -> None:
         ({"spec.datasets.0.judgeMode": "Submit"}, True, "needs backend: SandboxFusion"),
     ],
 )
-def test_what_only_the_operator_can_see_is_refused_and_can_be_mended(
+def test_spec_refused_by_the_operator_is_accepted_after_a_correction(
     changes: dict[str, object], rollout: bool, says: str
 ) -> None:
     world = World(run=evalrun(changes, rollout=rollout))
@@ -889,7 +891,7 @@ def test_attested_condition_is_absent_without_attest() -> None:
     assert Kind.ATTESTED not in {condition.type for condition in world.status.conditions}
 
 
-def test_what_leaves_gpus_idle_is_said_where_the_spec_was_accepted() -> None:
+def test_idle_gpu_warnings_are_in_the_message_of_accepted() -> None:
     world = generating()
     assert world.condition(Kind.ACCEPTED).message == ""
     world.warnings = ("rollout.enforceEager: write false", "rollout.maxNumSeqs: write 256")
@@ -932,7 +934,7 @@ def test_a_gate_whose_baseline_can_have_no_outputs_is_refused_until_the_spec_cha
 
 
 @pytest.mark.parametrize("baseline", [Baseline(""), Baseline("Pending"), Baseline("Generating"), Baseline("Suspended")])
-def test_a_gate_whose_baseline_still_runs_waits_for_it_and_is_never_complete_before_it_starts(
+def test_run_waits_for_an_unfinished_baseline_of_its_gate_without_completing(
     baseline: Baseline,
 ) -> None:
     world = World(run=evalrun(BASELINE), baseline=baseline)
@@ -949,7 +951,7 @@ def test_a_gate_whose_baseline_still_runs_waits_for_it_and_is_never_complete_bef
     assert all((one := find_condition(step, Kind.COMPLETE)) and one.status == "False" for step in world.history)
 
 
-def test_a_baselines_outputs_are_found_once_and_stand_in_the_run_config() -> None:
+def test_baseline_outputs_are_found_once_and_written_to_the_run_config() -> None:
     world = generating(changes=BASELINE, baseline=Baseline("Succeeded", "pvc://results/before_1"))
     assert world.status.baseline_url == "pvc://results/before_1"
     world.baseline = Baseline("")  # deleted since
@@ -978,7 +980,7 @@ def test_outputs_on_a_volume_are_named_by_their_claim(said: str, url: str) -> No
     assert url in world.condition(Kind.COMPLETE).message
 
 
-def test_events_tell_each_step_once() -> None:
+def test_each_step_has_one_event() -> None:
     world = generating()
     reasons = [event.reason for event in world.step().events]
     assert reasons == []
@@ -990,7 +992,7 @@ def test_events_tell_each_step_once() -> None:
     assert world.step().events == ()
 
 
-def test_no_event_is_told_again_without_words_when_the_outputs_follow_the_last_verdict() -> None:
+def test_all_judged_event_is_not_repeated_when_the_outputs_are_written_later() -> None:
     world = generating().generate_all()
     world.step()
     world.judge_all()
@@ -1023,7 +1025,7 @@ def test_workers_follow_the_pending_work_between_min_and_max() -> None:
     assert group["scaleStrategy"] == {"workersToDelete": []}
 
 
-def test_a_run_begins_with_the_workers_of_its_minimum_and_says_what_the_others_wait_for() -> None:
+def test_run_starts_with_its_minimum_workers_and_reports_why_others_wait() -> None:
     changes = {"spec.rollout.minReplicas": 4, "spec.rollout.maxReplicas": 16, "spec.rollout.maxNumSeqs": 16}
     world = World(run=evalrun(changes)).settle().services_up().settle().kuberay(ready=0).settle()
     assert world.live_attempts() == []
@@ -1089,7 +1091,7 @@ def test_the_times_of_a_run_stay_as_they_were_written() -> None:
     assert world.status.start_time == START
 
 
-def test_a_condition_says_since_when_it_holds_and_no_more_than_the_crd_takes() -> None:
+def test_condition_keeps_its_transition_time_and_its_message_is_cut_to_the_crd_limit() -> None:
     world = generating()
     since = world.condition(Kind.ACCEPTED).last_transition_time
     world.warnings = ("x" * 9000,)
@@ -1099,7 +1101,7 @@ def test_a_condition_says_since_when_it_holds_and_no_more_than_the_crd_takes() -
 
 
 @pytest.mark.parametrize("rollout", [True, False])
-def test_a_failure_is_told_before_another_attempt_starts_however_late_it_is_seen(rollout: bool) -> None:
+def test_failed_attempt_is_reported_before_the_next_one_starts(rollout: bool) -> None:
     world = generating(rollout=rollout)
     world.end_attempt(failed=True).tick(3600)
     decision = world.step()
@@ -1110,7 +1112,7 @@ def test_a_failure_is_told_before_another_attempt_starts_however_late_it_is_seen
     assert [item["metadata"]["name"] for item in started] == ["run-0f3b2-gen-2"]
 
 
-def test_kueue_keeps_what_it_wrote_into_the_cluster() -> None:
+def test_fields_that_kueue_wrote_into_the_cluster_are_kept() -> None:
     world = generating(changes={"spec.rollout.queueName": "evals"})
     group = world.objects[ObjectKey("RayCluster", "run-0f3b2-ray-1")]["spec"]["workerGroupSpecs"][0]
     group["template"]["spec"]["tolerations"] = [{"key": "flavor", "operator": "Exists"}]
@@ -1164,7 +1166,7 @@ def test_the_token_is_made_once_and_a_new_one_restarts_the_pods() -> None:
     assert not world.step().apply  # the same digest, now that the Secret is read and not made
 
 
-def test_a_run_that_began_before_there_was_a_token_per_hop_keeps_its_one() -> None:
+def test_run_from_before_tokens_per_hop_keeps_its_single_token() -> None:
     """Its pods hold that one in their environment: with others in the Secret they would be refused."""
     world = generating()
     world.token = None
@@ -1184,7 +1186,7 @@ def test_a_run_that_began_before_there_was_a_token_per_hop_keeps_its_one() -> No
         (None, None, False), ("Issued", None, True), ("Disabled", None, False),
     ],
 )  # fmt: skip
-def test_a_run_that_says_nothing_of_tls_has_it_if_it_began_when_that_was_the_default(
+def test_run_without_a_tls_field_uses_the_default_of_its_start(
     says: str | None, began_with: str | None, has_tls: bool
 ) -> None:
     world = generating(changes={} if says is None else {"spec.tls": says})
@@ -1199,7 +1201,7 @@ def test_a_run_that_says_nothing_of_tls_has_it_if_it_began_when_that_was_the_def
     assert world.status.settings == kept  # no word is added to a run that goes on
 
 
-def test_pods_of_a_run_that_began_before_they_left_lost_nodes_are_not_made_again() -> None:
+def test_pods_of_a_run_from_before_the_lost_node_setting_keep_their_tolerations() -> None:
     world = generating()
     kept = {key: value for key, value in world.status.settings.items() if key != "lostNodes"}
     world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"settings": kept})})
@@ -1210,7 +1212,7 @@ def test_pods_of_a_run_that_began_before_they_left_lost_nodes_are_not_made_again
     assert "tolerations" not in made["spec"]["template"]["spec"]
 
 
-def test_words_of_a_later_operator_stay_in_a_run_that_an_earlier_one_looks_after_for_a_while() -> None:
+def test_unknown_settings_of_a_later_operator_are_kept_by_an_earlier_one() -> None:
     world = generating()
     kept = {**world.status.settings, "ofALaterOperator": "word"}
     world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"settings": kept})})
@@ -1218,7 +1220,7 @@ def test_words_of_a_later_operator_stay_in_a_run_that_an_earlier_one_looks_after
     assert world.status.settings == kept
 
 
-def test_a_decision_needs_no_more_than_what_it_is_given() -> None:
+def test_equal_observations_give_equal_decisions() -> None:
     world = generating()
     one, two = (decide(world.run, world.observed(), world.settings, world.now, "t") for _ in range(2))
     assert one == two

@@ -64,7 +64,7 @@ def test_a_ray_cluster_is_usable_only_while_its_head_and_enough_workers_are_up(
         ("RayJob", {"jobStatus": "", "jobDeploymentStatus": "ValidationFailed"}, "failed"),
     ],
 )
-def test_how_an_attempt_ended(kind: str, status: dict[str, Any], outcome: str) -> None:
+def test_attempt_outcome_follows_from_the_job_status(kind: str, status: dict[str, Any], outcome: str) -> None:
     attempt = detail(kind, {}, status)
     assert isinstance(attempt, Attempt)
     assert attempt.outcome == outcome
@@ -133,7 +133,9 @@ def test_how_an_attempt_ended(kind: str, status: dict[str, Any], outcome: str) -
         ),
     ],
 )
-def test_why_a_pod_does_not_run(status: dict[str, Any], trouble: str, code: int | None) -> None:
+def test_pod_trouble_and_exit_code_follow_from_its_status(
+    status: dict[str, Any], trouble: str, code: int | None
+) -> None:
     pod = detail("Pod", {}, status)
     assert isinstance(pod, Pod)
     assert (pod.trouble, pod.exit_code) == (trouble, code)
@@ -149,7 +151,7 @@ def test_why_a_pod_does_not_run(status: dict[str, Any], trouble: str, code: int 
         ({}, False),
     ],
 )
-def test_a_workload_is_settled_when_nothing_of_an_older_spec_is_left(status: dict[str, Any], settled: bool) -> None:
+def test_workload_is_settled_when_no_replica_of_an_older_spec_is_left(status: dict[str, Any], settled: bool) -> None:
     workload = detail("StatefulSet", {"replicas": 1}, status, generation=2)
     assert isinstance(workload, Workload)
     assert workload.settled is settled
@@ -175,13 +177,11 @@ def seen(kind: str, name: str, *owners: dict[str, Any]) -> ObservedObject:
         ([], False),
     ],
 )
-def test_only_what_the_run_controls_directly_counts_as_the_operators_work(
-    references: list[dict[str, Any]], owned: bool
-) -> None:
+def test_only_objects_controlled_by_the_run_are_owned(references: list[dict[str, Any]], owned: bool) -> None:
     assert seen("Deployment", "x", *references).owned is owned
 
 
-def test_a_pod_counts_through_its_owner_and_a_copied_label_counts_for_nothing() -> None:
+def test_pod_is_selected_by_its_owner_and_not_by_a_copied_label() -> None:
     objects = [
         seen("StatefulSet", "run-aggregator", owner("EvalRun", "u")),
         seen("Deployment", "run-judge", owner("EvalRun", "u")),
@@ -201,7 +201,7 @@ def test_a_pod_counts_through_its_owner_and_a_copied_label_counts_for_nothing() 
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "1e3", "-1", "", "²"])
-def test_a_count_that_is_none_is_zero(text: str) -> None:
+def test_attempt_annotation_that_is_no_count_is_zero(text: str) -> None:
     metadata = {"name": "x", "labels": LABELS, "annotations": {"evalrun.dev/attempt": text}}
     assert parse_record({"kind": "Job", "metadata": metadata}).attempt == 0
 
@@ -215,6 +215,6 @@ def test_a_count_that_is_none_is_zero(text: str) -> None:
         {"metadata": {"name": "x", "labels": LABELS}, "spec": {"replicas": "two"}},
     ],
 )
-def test_what_no_object_of_ours_holds_is_an_error_of_its_own(broken: dict[str, Any]) -> None:
+def test_malformed_object_raises_unreadable_object(broken: dict[str, Any]) -> None:
     with pytest.raises(UnreadableObjectError):
         parse_record({"kind": "Deployment", **broken})

@@ -183,7 +183,7 @@ async def test_a_pass_that_is_cancelled_at_its_first_write_has_begun_no_other() 
     assert said == []
 
 
-async def test_what_the_operator_may_not_read_is_told_by_an_event() -> None:
+async def test_forbidden_read_is_reported_by_one_event() -> None:
     """It had been tried again without end, and only the operator's log said so."""
 
     class WithoutRight(Server):
@@ -204,7 +204,7 @@ async def test_what_the_operator_may_not_read_is_told_by_an_event() -> None:
 
 
 @pytest.mark.parametrize("data", [None, {"other": "eA=="}, {"token": ""}])
-async def test_a_secret_that_has_lost_its_tokens_is_told_with_the_way_out(data: dict[str, str] | None) -> None:
+async def test_secret_without_its_tokens_is_reported_with_the_remedy(data: dict[str, str] | None) -> None:
     server = Server(manifest())
     owner = {"kind": "EvalRun", "name": "run", "uid": UID, "controller": True}
     metadata = {"name": "run-token", "namespace": "evals", "uid": "s", "ownerReferences": [owner]}
@@ -217,7 +217,7 @@ async def test_a_secret_that_has_lost_its_tokens_is_told_with_the_way_out(data: 
     assert refused == ["Refused: Secret run-token lacks a token: delete it, and the operator makes new ones"]
 
 
-async def test_a_run_waits_for_the_authority_of_the_charts_judge_and_says_so() -> None:
+async def test_run_waits_for_the_authority_of_the_charts_judge_and_reports_the_wait() -> None:
     parts = ("gateway", "sandbox", "authority_secret", "gateway_secret", "sandbox_secret", "caller_secret")
     judge = {"namespace": "judging", **{part: part for part in parts}}
     wire = evalrun({"spec.judgeRef": {"name": "gateway", "namespace": "judging"}}, rollout=False).to_wire()
@@ -237,7 +237,7 @@ async def test_a_run_waits_for_the_authority_of_the_charts_judge_and_says_so() -
     assert "StatefulSet/run-aggregator" in server.applied
 
 
-async def test_the_ledger_is_asked_with_the_named_certificate_and_its_absence_is_told() -> None:
+async def test_ledger_is_called_with_the_named_certificate_and_a_missing_one_is_reported() -> None:
     """Other parts' Secrets are missed by their pods; the operator's is mounted by nobody."""
 
     class Asked(SimulatedAggregators):
@@ -271,7 +271,7 @@ async def test_the_ledger_is_asked_with_the_named_certificate_and_its_absence_is
         assert aggregators.shown == [("c", "k", "a")]
 
 
-async def test_why_an_aggregator_does_not_answer_stands_in_the_conditions() -> None:
+async def test_error_of_an_unreachable_aggregator_is_in_the_conditions() -> None:
     class Refusing(SimulatedAggregators):
         async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
             raise AggregatorError(f"{address}: UNAVAILABLE: Tls handshake failed")
@@ -298,7 +298,7 @@ def in_base64(text: str) -> str:
 
 
 @pytest.mark.parametrize("gone", [deleted, made_anew])
-async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten(
+async def test_run_deleted_in_a_gap_of_the_watch_gets_no_objects_and_is_forgotten(
     gone: Callable[[Server], None],
 ) -> None:
     server, times = Server(manifest()), [0.0]
@@ -313,7 +313,7 @@ async def test_a_run_that_went_while_nobody_looked_gets_nothing_and_is_forgotten
     assert 'evalrun_runs{phase="Preparing"} 0.0' in generate_latest(registry).decode()
 
 
-async def test_a_run_whose_last_object_went_with_it_is_forgotten() -> None:
+async def test_run_deleted_with_its_last_object_is_forgotten() -> None:
     ended = generating(rollout=False, changes={"spec.aggregator.keepSecondsAfterFinished": 0}).generate_all().settle()
     run = {**manifest(), "status": ended.judge_all().settle().status.to_wire()}
     run["spec"]["aggregator"]["keepSecondsAfterFinished"] = 0
@@ -348,7 +348,7 @@ async def test_a_failed_gate_shows_which_schedule_made_the_run(schedule: str) ->
     assert f'evalrun_gate_passed{{namespace="evals",run="run",schedule="{schedule}"}} 0.0' in shown
 
 
-async def test_a_run_past_its_ttl_is_deleted_as_the_very_run_that_it_is() -> None:
+async def test_run_past_its_ttl_is_deleted_with_its_uid_as_precondition() -> None:
     deletions: list[tuple[str, str]] = []
 
     class Deleting(Server):
@@ -369,7 +369,7 @@ async def test_a_run_past_its_ttl_is_deleted_as_the_very_run_that_it_is() -> Non
     assert UID in precondition
 
 
-async def test_a_run_is_looked_up_only_where_it_was_not_shown_for_long_and_something_is_to_be_made() -> None:
+async def test_run_is_looked_up_only_if_not_seen_for_long_and_objects_must_be_created() -> None:
     server, times = Server(manifest()), [0.0]
     async with controlling(server, times=times) as (controller, children, _):
         controller.saw(manifest())
@@ -424,7 +424,7 @@ async def test_a_run_that_took_over_a_name_in_a_gap_begins_afresh() -> None:
     assert list(aggregators.forgotten) == ["dns:///run-aggregator.evals.svc:50051"]
 
 
-async def test_only_what_is_new_of_a_run_wakes_it() -> None:
+async def test_run_is_woken_only_by_new_changes() -> None:
     woken: list[float] = []
     server = Server(manifest())
     async with controlling(server, woken) as (controller, _, _):
@@ -442,7 +442,7 @@ async def test_only_what_is_new_of_a_run_wakes_it() -> None:
         assert woken == [FIRST, FIRST]
 
 
-async def test_after_a_takeover_runs_that_nobody_has_looked_at_go_before_those_that_were_taken_up() -> None:
+async def test_new_runs_are_worked_on_before_known_ones_after_a_takeover() -> None:
     woken: list[float] = []
     new, old = manifest(), manifest(uid="old")
     old["metadata"] = {**old["metadata"], "name": "old"}
@@ -454,7 +454,7 @@ async def test_after_a_takeover_runs_that_nobody_has_looked_at_go_before_those_t
     assert woken == [0.0, FIRST] * 2
 
 
-async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
+async def test_run_deleted_during_a_reconciliation_leaves_no_series() -> None:
     server = Server(manifest())
     async with controlling(server) as (controller, _, registry):
         controller.saw(manifest())
@@ -468,7 +468,7 @@ async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
 QUOTA = (403, "poddisruptionbudgets.policy is forbidden: exceeded quota: q")
 
 
-async def test_a_lasting_refusal_is_told_in_the_status_and_the_run_goes_on() -> None:
+async def test_lasting_refusal_is_reported_in_the_status_and_the_run_continues() -> None:
     """It froze the status: 8 reconciliations, one status write, phase Preparing without a reason."""
     server = Server(manifest(), refused={"PodDisruptionBudget": QUOTA})
     async with controlling(server) as (controller, _, registry):
@@ -503,7 +503,7 @@ async def test_a_refusal_that_ends_is_taken_back() -> None:
 @pytest.mark.parametrize(
     ("cause", "reason"), [("NamespaceTerminating", "AllApplied"), ("", "Refused"), ("FieldValueInvalid", "Refused")]
 )
-async def test_a_write_into_a_namespace_that_ends_is_no_refusal_whatever_its_words(cause: str, reason: str) -> None:
+async def test_write_into_a_terminating_namespace_is_recognized_by_its_cause(cause: str, reason: str) -> None:
     server = Server(manifest(), refused={"PodDisruptionBudget": (403, "forbidden")}, cause=cause)
     async with controlling(server) as (controller, _, _):
         controller.saw(manifest())
@@ -514,7 +514,7 @@ async def test_a_write_into_a_namespace_that_ends_is_no_refusal_whatever_its_wor
     assert any(event.startswith("Refused") for event in server.events) is (reason == "Refused")
 
 
-async def test_a_secret_that_is_refused_keeps_everything_else_from_being_made() -> None:
+async def test_refused_secret_prevents_the_creation_of_every_other_object() -> None:
     """Each reconciliation draws another token while there is none: pods made with it would start again and again."""
     server = Server(manifest(), refused={"Secret": (403, "secrets is forbidden: exceeded quota: q")})
     async with controlling(server) as (controller, _, _):
@@ -529,7 +529,7 @@ async def test_a_secret_that_is_refused_keeps_everything_else_from_being_made() 
 @pytest.mark.parametrize(
     ("kind", "name"), [("Service", "run-judge"), ("ConfigMap", "run-order"), ("Secret", "run-token")]
 )
-async def test_an_object_of_somebody_else_is_never_taken_over(kind: str, name: str) -> None:
+async def test_object_of_another_owner_is_never_taken_over(kind: str, name: str) -> None:
     """An EvalRun named like the chart's release took the shared judge's Service, and deleted it with the run."""
     labels = {"app.kubernetes.io/managed-by": "Helm"}
     theirs = {"kind": kind, "metadata": {"name": name, "namespace": "evals", "uid": "theirs", "labels": labels}}
@@ -583,7 +583,7 @@ async def test_a_run_that_is_deleted_early_leaves_no_channel_to_its_ledger() -> 
     assert list(aggregators.forgotten) == ["dns:///run-aggregator.evals.svc:50051"]
 
 
-async def test_a_ledger_that_is_forgotten_during_a_question_still_answers_it() -> None:
+async def test_ledger_forgotten_during_a_call_still_answers_the_call() -> None:
     """Closing the channel at once had cancelled the call, and with it the queue's worker, for good."""
     asked, go_on = threading.Event(), threading.Event()
 

@@ -89,7 +89,7 @@ def of_kind(made: list[Object], kind: str) -> Object:
     return next(item for item in made if item["kind"] == kind)
 
 
-def test_a_run_that_is_not_scraped_opens_and_marks_nothing() -> None:
+def test_run_without_scraping_has_no_metrics_port_or_annotation() -> None:
     made = objects(plan_of(evalrun({"spec.exports": {"prometheus": False}})))
     opened = [port["port"] for policy in policies(made).values() for rule in policy["ingress"] for port in
               rule.get("ports", ())]  # fmt: skip
@@ -111,7 +111,7 @@ def test_every_part_that_shows_metrics_asks_its_scrapers_for_a_token(backend: st
         assert all([arg for arg in args if arg.startswith("--metrics-token")] == wanted for args in shown)
 
 
-def test_metrics_are_open_to_those_who_scrape_alone() -> None:
+def test_metrics_ports_are_open_to_the_configured_scrapers_only() -> None:
     def callers(**settings: Any) -> list[object]:
         walled = policies(objects(plan_of(evalrun(rollout=False), **settings)))
         rules = [rule for policy in walled.values() for rule in policy["ingress"]]
@@ -144,7 +144,7 @@ def test_every_pod_is_restricted_and_has_no_service_account_token(rollout: bool)
         assert all(source.keys() == {"secret"} for source in projected), name
 
 
-def test_names_fit_from_the_longest_run_name() -> None:
+def test_object_names_of_the_longest_run_name_stay_within_their_limits() -> None:
     limits = {"RayCluster": 53, "RayJob": 47, "StatefulSet": 52, "Service": 63}
     for rollout in (True, False):
         for item in objects(plan_of(evalrun({"metadata.name": LONGEST}, rollout=rollout))):
@@ -161,7 +161,7 @@ def test_everything_is_owned_but_a_volume_that_is_retained() -> None:
     assert of_kind(objects(given), "PersistentVolumeClaim")["metadata"]["ownerReferences"]
 
 
-def test_the_token_stands_in_the_secret_alone() -> None:
+def test_tokens_are_in_the_secret_only() -> None:
     made = objects(plan_of(evalrun()))
     tokens = {line for value in of_kind(made, "Secret")["stringData"].values() for line in value.splitlines()}
     assert len(tokens) == 5
@@ -217,7 +217,7 @@ def test_beside_a_stock_server_only_the_proxy_holds_a_token() -> None:
     assert with_tokens == ["slot-proxy"]
 
 
-def test_a_run_that_began_with_one_token_goes_on_with_it() -> None:
+def test_run_started_with_one_token_keeps_the_token() -> None:
     made = objects(replace(plan_of(evalrun()), hop_tokens=False))
     assert of_kind(made, "Secret")["stringData"] == {"token": TOKEN}
     variables = {
@@ -312,7 +312,7 @@ def test_a_part_that_is_named_reaches_the_metadata_service_alone(part: str, comp
     assert {name for name, policy in walled.items() if reaches(policy, METADATA_SERVICES[0])} == {component}
 
 
-def test_ledger_and_gateway_are_called_by_those_who_need_them() -> None:
+def test_network_policies_admit_only_the_callers_of_ledger_and_gateway() -> None:
     made = objects(plan_of(evalrun(rollout=False), otlp_endpoint="https://spans.example:4318"))
     walled = policies(made)
 
@@ -419,7 +419,7 @@ def test_verls_grader_gets_the_sandbox_that_has_its_scorers(
     assert container_of(objects(plan_of(evalrun(change), **settings)), "sandbox")["image"] == image
 
 
-def test_what_may_change_while_a_run_goes_on_is_not_in_its_run_config() -> None:
+def test_run_config_excludes_fields_that_may_change_during_a_run() -> None:
     before = of_kind(objects(plan_of(evalrun())), "ConfigMap")
     changed = evalrun({"spec.suspend": True, "spec.backoffLimit": 9, "spec.ttlSecondsAfterFinished": 5})
     assert of_kind(objects(plan_of(changed)), "ConfigMap") == before
@@ -462,7 +462,7 @@ def test_a_service_is_watched_and_gets_the_time_to_drain(part: str, settings: ty
     assert f"--metrics-port={pod['containers'][0]['ports'][-1]['containerPort']}" in pod["containers"][0]["args"]
 
 
-def test_an_aggregator_that_cannot_start_is_replaced_once_its_image_is_mended() -> None:
+def test_aggregator_pods_are_managed_in_parallel_so_that_a_broken_one_is_replaced() -> None:
     (workload,) = (item for item in objects(plan_of(evalrun())) if item["kind"] == "StatefulSet")
     assert workload["spec"]["podManagementPolicy"] == "Parallel"  # in order, the broken pod would be waited for
 
@@ -476,7 +476,7 @@ def test_a_gateway_that_never_came_up_is_not_waited_for_as_one_that_judges() -> 
     assert pod["terminationGracePeriodSeconds"] == 630
 
 
-def test_a_small_cluster_can_be_asked_for_less() -> None:
+def test_requests_can_be_lowered_for_a_small_cluster() -> None:
     small = {"gateway_cpu": "50m", "generator_cpu": "60m", "sandbox_slot_milli_cpu": 250, "sandbox_slots": 2}
     made = objects(plan_of(evalrun(rollout=False), **small))
     asked = {part: container_of(made, part)["resources"] for part in ("judge", "generator", "sandbox")}
@@ -488,7 +488,7 @@ def test_a_small_cluster_can_be_asked_for_less() -> None:
     assert whole["requests"] == whole["limits"]
 
 
-def test_every_part_but_the_sandbox_sends_its_spans_where_the_operator_was_told() -> None:
+def test_every_part_except_the_sandbox_sends_spans_to_the_configured_endpoint() -> None:
     def sends(run: EvalRun, **settings: str) -> set[str]:
         found = set()
         for name, pod in pods(objects(plan_of(run, **settings))):
@@ -504,7 +504,7 @@ def test_every_part_but_the_sandbox_sends_its_spans_where_the_operator_was_told(
     assert "sandbox" not in sends(evalrun(), **where)
 
 
-def test_the_ray_cluster_is_as_verl_and_kuberay_need_it() -> None:
+def test_ray_cluster_has_the_fields_that_verl_and_kuberay_need() -> None:
     run = evalrun({"spec.rollout.queueName": "evals", "spec.rollout.gpusPerNode": 4})
     cluster = of_kind(objects(plan_of(run)), "RayCluster")
     spec = cluster["spec"]
@@ -565,7 +565,7 @@ def test_few_cpus_in_the_spec_do_not_keep_ray_from_placing_replicas() -> None:
     assert (amounts["limits"]["cpu"], amounts["requests"]["cpu"]) == ("8", "4")
 
 
-def test_requests_beyond_the_usual_limits_raise_them() -> None:
+def test_requests_above_the_default_limits_raise_the_limits() -> None:
     run = evalrun({"spec.rollout.resources": {"requests": {"cpu": "40", "memory": "900Gi"}}})
     (group,) = of_kind(objects(plan_of(run)), "RayCluster")["spec"]["workerGroupSpecs"]
     amounts = group["template"]["spec"]["containers"][0]["resources"]
@@ -573,7 +573,7 @@ def test_requests_beyond_the_usual_limits_raise_them() -> None:
     assert amounts["limits"] == {"cpu": "40", "memory": "900Gi", "ephemeral-storage": "256Gi", "nvidia.com/gpu": "8"}
 
 
-def test_ray_asks_for_a_token_unless_it_is_too_old_to() -> None:
+def test_ray_requires_a_token_unless_ray_auth_is_disabled() -> None:
     assert of_kind(objects(plan_of(evalrun())), "RayCluster")["spec"]["authOptions"] == {"mode": "token"}
     old = of_kind(objects(plan_of(evalrun(), ray_auth="disabled")), "RayCluster")
     assert "authOptions" not in old["spec"]
@@ -646,7 +646,7 @@ def test_an_adapter_on_a_volume_is_read_where_it_is() -> None:
         {"spec.model.path": "s3://checkpoints/coder", "spec.rollout.loadFormat": "runai_streamer"},
     ],
 )
-def test_nothing_is_fetched_that_the_engine_reads_itself(changes: dict[str, Any]) -> None:
+def test_model_that_the_engine_reads_itself_is_not_fetched(changes: dict[str, Any]) -> None:
     run = evalrun(changes)
     assert "initContainers" not in worker_of(run)
     assert "--model-folder" not in of_kind(objects(plan_of(run)), "RayJob")["spec"]["entrypoint"]
@@ -682,7 +682,7 @@ def test_models_of_buckets_are_fetched_into_the_claim_that_caches_models_and_can
     assert {"name": "model-cache", "mountPath": "/model-cache"} in pod["containers"][0]["volumeMounts"]
 
 
-def test_a_run_that_began_before_goes_on_fetching_as_its_image_can() -> None:
+def test_run_from_before_weights_on_claims_keeps_fetching_into_scratch() -> None:
     run = evalrun({"spec.model.path": "s3://models/base"})
     plan = replace(plan_of(run, model_cache_claim="models"), weights_on_claim=False)
     (group,) = of_kind(objects(plan), "RayCluster")["spec"]["workerGroupSpecs"]
@@ -722,7 +722,7 @@ SHARED = {
 }
 
 
-def test_of_a_shared_claim_the_kubelet_sets_one_group_only() -> None:
+def test_pods_of_a_shared_claim_have_one_fs_group() -> None:
     """It changes the group of every file of a volume that is not read-only, at each pod's start."""
     groups: dict[str, set[int]] = {}
     readers = []
@@ -818,7 +818,7 @@ def test_packages_are_named_to_sandbox_and_gateway_alike() -> None:
         assert arguments[-2:] == ["--package-dirs=/opt/numpy", "--package-dirs=/opt/more"]
 
 
-def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
+def test_stock_sandbox_fusion_is_reached_through_our_slot_proxy_only() -> None:
     made = objects(plan_of(evalrun({"spec.judge.sandbox.backend": "SandboxFusion", "spec.judge.sandbox.slots": 6})))
     sandbox = next(pod for name, pod in pods(made) if name == "Deployment/run-sandbox")
     exposed = {container["name"]: container.get("ports", []) for container in sandbox["containers"]}
@@ -843,7 +843,7 @@ def test_stock_sandbox_fusion_stands_behind_our_slot_proxy() -> None:
         ("keda", "ScaledObject", "sum(evalrun_judge_queue_depth"),
     ],
 )
-def test_autoscalers_by_the_operators_mode(mode: str, kind: str, says: str) -> None:
+def test_autoscaler_kind_follows_from_the_operators_mode(mode: str, kind: str, says: str) -> None:
     made = objects(plan_of(evalrun(), autoscaling=mode))
     scaler = of_kind(made, kind)
     assert says in json.dumps(scaler)
@@ -857,11 +857,11 @@ def test_autoscalers_by_the_operators_mode(mode: str, kind: str, says: str) -> N
             assert "replicas" not in item["spec"]  # the scaler's
 
 
-def test_nothing_to_scale_between_needs_no_autoscaler() -> None:
+def test_equal_minimum_and_maximum_get_no_autoscaler() -> None:
     assert resources.autoscaler(plan_of(evalrun()), "judge", 2, 2, 8) is None
 
 
-def test_a_digest_changes_with_the_object_and_with_nothing_else() -> None:
+def test_object_changes_only_if_its_inputs_change() -> None:
     plan = plan_of(evalrun())
     assert objects(plan) == objects(plan_of(evalrun()))
     other = RunPlan(plan.run, plan.spec, plan.settings, "another")
@@ -933,7 +933,7 @@ def test_workers_of_replicas_that_span_pods_stay() -> None:
     assert plan_workers(rollout, 200, THREE, [A, B, C], ["10.0.0.2"]) == THREE
 
 
-def test_pods_that_are_to_go_are_named_to_kuberay() -> None:
+def test_pods_to_delete_are_named_to_kuberay() -> None:
     plan = plan_of(evalrun(ELASTIC))
     assert plan.spec.rollout is not None
     (group,) = resources.ray_cluster(plan, plan.spec.rollout, 1, Workers(2, ("a", "c")))["spec"]["workerGroupSpecs"]
@@ -946,7 +946,7 @@ def test_a_model_on_a_volume_is_mounted_into_the_ray_pods() -> None:
             assert "/mnt/claims/models" in [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
 
 
-def test_one_busy_program_scales_nothing_however_little_a_pod_asks_for() -> None:
+def test_one_busy_program_does_not_trigger_scaling_even_with_small_cpu_requests() -> None:
     made = objects(plan_of(evalrun(), autoscaling="cpu", sandbox_slot_milli_cpu=25, gateway_cpu="100m"))
     scalers = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "HorizontalPodAutoscaler"}
     targets = {name: spec["metrics"][0]["resource"]["target"] for name, spec in scalers.items()}
@@ -957,7 +957,7 @@ def test_one_busy_program_scales_nothing_however_little_a_pod_asks_for() -> None
         assert spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 300
 
 
-def test_only_what_loses_work_is_kept_from_the_cluster_autoscaler() -> None:
+def test_only_pods_that_would_lose_work_are_kept_from_the_cluster_autoscaler() -> None:
     kept = {
         item["metadata"]["name"]
         for item in objects(plan_of(evalrun(rollout=False)))
@@ -1014,7 +1014,7 @@ def test_with_tls_every_part_has_its_own_certificate_and_no_others() -> None:
     assert seen == TLS_PARTS.keys()
 
 
-def test_with_tls_probes_ask_the_port_for_health_and_no_policy_opens_it() -> None:
+def test_with_tls_probes_use_the_health_port_and_no_policy_opens_the_port() -> None:
     for made in tls_runs():
         for _, pod in pods(made):
             for container in pod["containers"]:
@@ -1026,7 +1026,7 @@ def test_with_tls_probes_ask_the_port_for_health_and_no_policy_opens_it() -> Non
         assert "9091" not in json.dumps([item for item in made if item["kind"] == "NetworkPolicy"])
 
 
-def test_a_part_mounts_the_named_secret_and_no_other_and_nothing_is_issued() -> None:
+def test_part_mounts_only_its_named_tls_secret() -> None:
     for rollout in (True, False):
         made = objects(plan_of(evalrun({"spec.tlsSecretRefs": TLS_SECRETS}, rollout=rollout)))
         held = {}

@@ -100,7 +100,7 @@ def after_a_whole_pass(world: World) -> None:
 
 @pytest.mark.parametrize("rollout", [True, False], ids=["rollout", "simple"])
 @pytest.mark.parametrize("seed", range(25))
-def test_any_weather_leads_to_an_end(seed: int, rollout: bool) -> None:
+def test_run_ends_after_any_sequence_of_faults(seed: int, rollout: bool) -> None:
     chance = random.Random(seed)
     run = evalrun(
         {"spec.backoffLimit": chance.choice([0, 2, 30]), "spec.ttlSecondsAfterFinished": 10_000_000}, rollout=rollout

@@ -94,17 +94,17 @@ async def until_there_are(children: Children, woken: asyncio.Queue[tuple[str, st
             assert await woken.get() == KEY
 
 
-async def test_what_went_in_a_gap_is_forgotten_by_the_next_list_and_its_run_is_woken() -> None:
+async def test_object_deleted_in_a_gap_is_forgotten_by_the_next_list_and_its_run_is_woken() -> None:
     async with watching(Server([[pod("a"), pod("b")], [pod("a")]])) as (children, woken):
         await until_there_are(children, woken, {"a"})
 
 
-async def test_what_came_in_a_gap_is_found_by_the_next_list() -> None:
+async def test_object_created_in_a_gap_is_found_by_the_next_list() -> None:
     async with watching(Server([[], [pod("a"), pod("b")]])) as (children, woken):
         await until_there_are(children, woken, {"a", "b"})
 
 
-async def test_what_a_later_list_shows_unchanged_is_not_taken_over_again() -> None:
+async def test_object_unchanged_in_a_later_list_is_not_stored_again() -> None:
     children = Recorder()
     async with client_of(Server([[pod("a")], [pod("a")], [pod("a", "2")]])) as client:
         watches = Watches(client, [(KINDS["Pod"], children)], [], children.missing_kinds)
@@ -142,7 +142,7 @@ async def test_where_no_watch_is_possible_or_each_ends_at_once_lists_follow_ever
     assert third - second >= ERROR_SECONDS[1]
 
 
-async def test_what_took_over_a_name_in_a_gap_stays_known_when_the_former_is_forgotten() -> None:
+async def test_successor_of_a_name_in_a_gap_stays_known_when_the_predecessor_is_forgotten() -> None:
     """A StatefulSet's next pod has the name of the last: it had been dropped in its place, and not found again."""
     server = Server([[pod("a"), pod("b")], [pod("a", "2", "uid-next")]])
     async with watching(server) as (children, woken):
@@ -150,7 +150,7 @@ async def test_what_took_over_a_name_in_a_gap_stays_known_when_the_former_is_for
         assert [seen.uid for seen in children.find_for_run("evals", UID)] == ["uid-next"]
 
 
-async def test_a_watch_of_one_namespace_that_is_told_an_error_lists_again() -> None:
+async def test_watch_of_one_namespace_lists_again_after_an_error_event() -> None:
     """Such an error has no response of its own, which had ended the watch, and with it the operator."""
     expired = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
     server = Server([[pod("a")], [pod("a"), pod("b")]], events=[{"type": "ERROR", "object": expired}])
@@ -176,7 +176,7 @@ async def test_events_between_two_lists_are_taken_over() -> None:
 
 @pytest.mark.parametrize("content_type", [None, "application/json"])
 @pytest.mark.parametrize("body", [b"upstream connect error", b"[]", b'{"error": "no upstream"}'])
-async def test_an_error_that_a_proxy_words_is_tried_again(content_type: str | None, body: bytes) -> None:
+async def test_error_response_of_a_proxy_is_retried(content_type: str | None, body: bytes) -> None:
     server = Server([[pod("a")], [pod("a"), pod("b")]])
     errors = 2
 
@@ -199,7 +199,7 @@ async def test_an_error_that_a_proxy_words_is_tried_again(content_type: str | No
 
 
 @pytest.mark.parametrize("kind", ["RayCluster", "ScaledObject"])
-async def test_a_kind_that_is_not_served_keeps_nothing_from_starting(kind: str) -> None:
+async def test_kind_that_is_not_served_does_not_block_the_start(kind: str) -> None:
     def missing(request: httpx2.Request) -> httpx2.Response:
         body = {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "made up"}
         return httpx2.Response(404, json=body, request=request)
@@ -250,7 +250,7 @@ async def test_an_object_that_becomes_unreadable_is_no_longer_known() -> None:
         await until_there_are(children, woken, {"b"})
 
 
-async def test_a_watch_that_ends_says_so() -> None:
+async def test_watch_that_ends_is_reported_as_broken() -> None:
     class Failing(dict[str, Any]):
         def __getitem__(self, name: str) -> Any:
             raise RuntimeError("a mistake of ours")
@@ -322,7 +322,7 @@ async def test_objects_of_another_namespace_are_not_the_runs() -> None:
     assert children.find_for_run("evals", UID) == []
 
 
-def test_runs_are_told_without_what_nobody_reads_and_by_their_class() -> None:
+def test_manifests_drop_managed_fields_and_runs_of_another_class() -> None:
     saw: list[tuple[dict[str, Any], bool]] = []
     runs = Manifests(lambda manifest, gone: saw.append((manifest, gone)), operator_class="nightly")
     metadata = {"name": "r", "namespace": "n", "uid": "u", "managedFields": [{}]}
@@ -334,7 +334,7 @@ def test_runs_are_told_without_what_nobody_reads_and_by_their_class() -> None:
     assert saw == [({"metadata": plain, "spec": {"operatorClass": "nightly"}}, False), ({"metadata": plain}, True)]
 
 
-async def test_what_is_deleted_takes_its_pods_along() -> None:
+async def test_delete_removes_dependent_pods_in_the_background() -> None:
     server = Server([[]])
     async with client_of(server) as client:
         await Cluster(client).delete("Job", "run-0f3b2-gen-1", "evals", "uid-1")
@@ -355,7 +355,7 @@ def plain_run(name: str, spec: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec or {}}
 
 
-async def test_watch_of_an_object_nested_too_deeply_skips_it_and_goes_on() -> None:
+async def test_watch_skips_an_object_nested_too_deeply_and_continues() -> None:
     """Such a run had ended the watch, and every restart of the operator met it again."""
     items = [deep_run("a", 5000), json.dumps(plain_run("b"))]
     page = f'{{"items":[{",".join(items)}],"metadata":{{"resourceVersion":"7"}}}}'
@@ -383,7 +383,7 @@ async def test_watch_of_an_object_nested_too_deeply_skips_it_and_goes_on() -> No
     assert skipped[0][2].startswith("RecursionError")
 
 
-async def test_watch_whose_sink_fails_for_one_object_skips_it_and_goes_on() -> None:
+async def test_watch_skips_an_object_for_which_its_sink_fails_and_continues() -> None:
     saw: list[str] = []
 
     def take(manifest: dict[str, Any], _gone: bool) -> None:
@@ -405,7 +405,7 @@ async def test_watch_whose_sink_fails_for_one_object_skips_it_and_goes_on() -> N
 
 
 @pytest.mark.parametrize("knows_the_field", [True, False])
-async def test_watch_of_a_class_asks_for_it_where_the_api_server_can(knows_the_field: bool) -> None:
+async def test_watch_of_a_class_uses_a_field_selector_if_the_api_server_supports_one(knows_the_field: bool) -> None:
     requests: list[httpx2.Request] = []
     watched = asyncio.Event()
 

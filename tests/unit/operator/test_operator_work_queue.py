@@ -41,7 +41,7 @@ def queue_of(recorder: Recorder, workers: int = 4, first_workers: int = 0) -> Wo
     return WorkQueue(recorder.work, workers, clock, mistake_seconds=0.01, first_workers=first_workers)
 
 
-async def test_wakes_that_come_before_the_work_are_one() -> None:
+async def test_wakes_before_the_work_starts_are_merged() -> None:
     recorder = Recorder()
     queue = queue_of(recorder)
     queue.start()
@@ -85,7 +85,7 @@ async def test_work_asks_to_be_done_again_later_and_an_earlier_wake_wins() -> No
     assert recorder.started == ["a", "a", "a"]
 
 
-async def test_what_is_to_be_first_overtakes_what_waits() -> None:
+async def test_work_queue_first_item_overtakes_waiting_items() -> None:
     recorder = Recorder()
     queue = queue_of(recorder, workers=1)
     queue.start()
@@ -97,7 +97,7 @@ async def test_what_is_to_be_first_overtakes_what_waits() -> None:
     assert recorder.started == ["d", "a", "b", "c"]
 
 
-async def test_a_queue_that_is_stopped_keeps_nothing() -> None:
+async def test_stopped_queue_drops_every_key() -> None:
     recorder = Recorder()
     queue = queue_of(recorder)
     queue.wake("stood by")
@@ -113,7 +113,7 @@ async def test_a_queue_that_is_stopped_keeps_nothing() -> None:
     assert recorder.started == ["now"]
 
 
-async def test_a_mistake_ends_no_worker() -> None:
+async def test_worker_survives_an_unexpected_error_and_repeats_the_key() -> None:
     recorder = Recorder()
     recorder.answers = {"a": [ZeroDivisionError("ours")]}
     queue = queue_of(recorder, workers=1)
@@ -124,7 +124,7 @@ async def test_a_mistake_ends_no_worker() -> None:
     assert recorder.started == ["a", "a"]
 
 
-async def test_no_more_keys_at_once_than_workers() -> None:
+async def test_keys_worked_on_at_once_never_exceed_the_workers() -> None:
     recorder = Recorder()
     recorder.gate.clear()
     queue = queue_of(recorder, workers=2)
@@ -139,7 +139,7 @@ async def test_no_more_keys_at_once_than_workers() -> None:
     await queue.stop()
 
 
-async def test_what_comes_first_need_not_wait_for_a_worker() -> None:
+async def test_work_queue_first_item_has_a_worker_of_its_own() -> None:
     recorder = Recorder()
     recorder.gate.clear()
     queue = queue_of(recorder, workers=1, first_workers=1)

@@ -91,7 +91,7 @@ async def test_saw_wakes_an_object_for_anything_new_besides_its_status(seen: lis
         assert reconciler.woken == woken
 
 
-async def test_saw_of_an_object_that_is_gone_forgets_it_unless_another_has_its_name() -> None:
+async def test_saw_of_a_deleted_object_forgets_the_object_unless_another_has_its_name() -> None:
     async with scripted() as reconciler:
         reconciler.saw(thing(1))
         reconciler.saw(thing(2, uid="b"))
@@ -136,7 +136,7 @@ async def test_work_after_a_failed_write_looks_again_at_the_objects_own_time_at_
 @pytest.mark.parametrize(
     ("error", "told"), [(RefusedError("x"), 1), (NamespaceGoneError("x"), 0), (RetryError("x"), 0)]
 )
-async def test_work_that_ends_in_a_refusal_is_told_once_as_an_event(error: ClusterError, told: int) -> None:
+async def test_work_that_ends_in_a_refusal_gives_one_event(error: ClusterError, told: int) -> None:
     events: list[str] = []
     async with scripted(events) as reconciler:
         reconciler.saw(thing(1))
@@ -146,7 +146,7 @@ async def test_work_that_ends_in_a_refusal_is_told_once_as_an_event(error: Clust
     assert len(events) == told
 
 
-async def test_work_that_fails_unexpectedly_is_told_once_as_an_event() -> None:
+async def test_work_that_fails_unexpectedly_gives_one_event() -> None:
     events: list[str] = []
     async with scripted(events) as reconciler:
         reconciler.saw(thing(1))

@@ -35,7 +35,7 @@ AWAY = "creating Service r-judge: ReadTimeout"
         (WriteFailure("Service", Reason.REFUSED, "creating Service x: strange"), "Change what the message names."),
     ],
 )
-def test_a_refusal_is_quoted_with_what_to_do(failure: WriteFailure, says: str) -> None:
+def test_refusal_is_quoted_with_the_remedy(failure: WriteFailure, says: str) -> None:
     text = report_writes([failure], 1)
     assert text is not None
     assert (text.status, text.reason) == ("False", failure.reason)
@@ -43,7 +43,7 @@ def test_a_refusal_is_quoted_with_what_to_do(failure: WriteFailure, says: str) -
     assert text.message.endswith("It is tried again by itself.")
 
 
-def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
+def test_refused_needed_object_is_reported_before_an_optional_one() -> None:
     text = report_writes(
         [WriteFailure("PodDisruptionBudget", Reason.REFUSED, QUOTA), WriteFailure("Job", Reason.REFUSED, RIGHT)], 1
     )
@@ -52,7 +52,7 @@ def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
     assert "1 more writes failed." in text.message
 
 
-def test_a_write_that_may_succeed_soon_is_told_once_it_has_failed_for_long() -> None:
+def test_write_failure_is_reported_only_after_repeated_failures() -> None:
     away = WriteFailure("Service", Reason.WRITE_FAILED, AWAY)
     assert report_writes([away], 2) is None
     text = report_writes([away], 3)
@@ -74,7 +74,7 @@ def test_settings_survive_their_stay_in_a_status() -> None:
     assert freeze_settings(back) == kept
 
 
-def test_the_operators_environment_changes_nothing_that_a_run_has_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_environment_does_not_change_the_stored_settings_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chart names placements and labels in the environment, which an upgrade changes."""
 
     def chart(placement: object, labels: object) -> OperatorSettings:
@@ -92,13 +92,13 @@ def test_the_operators_environment_changes_nothing_that_a_run_has_kept(monkeypat
     assert (back.placement, back.pod_labels) == (began.placement, {"team": "a"})
 
 
-def test_a_run_that_has_kept_nothing_goes_by_the_operator() -> None:
+def test_run_without_stored_settings_uses_those_of_the_operator() -> None:
     settings = operator_settings(judge_image="judge:2")
     assert thaw_settings(settings, {}) is settings
     assert thaw_settings(settings, {"ofANewerOperator": "x"}) is settings
 
 
-def test_kept_settings_that_mean_nothing_are_an_error_of_their_own() -> None:
+def test_unreadable_stored_settings_raise_unreadable_settings() -> None:
     with pytest.raises(UnreadableSettingsError, match=r"status\.settings"):
         thaw_settings(operator_settings(), {"sandboxSlots": "many"})
 
@@ -113,7 +113,7 @@ def test_images_versions_and_defaults_are_frozen(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["namespace", "workers", "pollSeconds", "host", "token", "autoscaling", "aggregatorAddress"]
 )
-def test_what_is_the_operators_own_is_not_frozen(name: str) -> None:
+def test_settings_of_the_operator_itself_are_not_frozen(name: str) -> None:
     assert name not in FROZEN
 
 

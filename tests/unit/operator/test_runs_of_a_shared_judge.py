@@ -52,7 +52,7 @@ def test_a_run_gets_a_certificate_of_the_judges_authority_that_calls_alone() -> 
         ({**REFERENCE, "tlsSecretRef": {"name": "mine"}}, JUDGE, "mine"),
     ],
 )
-def test_for_another_judge_the_run_holds_what_it_names(reference: dict[str, Any], judge: Any, secret: str) -> None:
+def test_run_of_another_judge_uses_the_named_secret_only(reference: dict[str, Any], judge: Any, secret: str) -> None:
     here = world(None, reference, judge)
     assert judge_secret(here) == secret
     assert set(here.secrets) == {"run-token"}

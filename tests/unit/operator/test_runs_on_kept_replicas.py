@@ -76,7 +76,7 @@ def test_in_its_turn_a_job_joins_the_schedules_cluster() -> None:
     assert world.reason(Kind.GENERATED) == "AllGenerated"
 
 
-def test_the_replicas_reach_the_generator_and_it_alone_reaches_them() -> None:
+def test_network_policies_connect_kept_replicas_and_the_generator_only() -> None:
     world = on_kept(TURN)
     labels = job_of(world)["spec"]["template"]["metadata"]["labels"]
     policy = world.objects[ObjectKey("NetworkPolicy", "run-generator")]["spec"]
@@ -137,7 +137,7 @@ def test_the_generator_joins_ray_as_the_replicas_were_made(
     assert ("RAY_AUTH_TOKEN" in {one["name"] for one in container["env"]}) == (made == "token")
 
 
-def test_a_schedule_that_cannot_be_read_leaves_the_turn_as_it_was() -> None:
+def test_unreadable_schedule_leaves_the_turn_unchanged() -> None:
     woken: list[tuple[str, str]] = []
     turns = KeptTurns(woken.append)
     manifest = make_eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
@@ -155,7 +155,7 @@ def test_a_schedule_that_cannot_be_read_leaves_the_turn_as_it_was() -> None:
     assert "is not there" in gone.message
 
 
-def test_after_a_failed_attempt_the_next_one_waits_for_a_turn_and_comes_to_rest() -> None:
+def test_next_attempt_after_a_failed_one_waits_for_a_turn() -> None:
     world = on_kept(TURN).end_attempt(failed=True).settle()
     assert world.reason(Kind.GENERATED) == "AttemptFailed"
     world.kept = WAITS
@@ -199,7 +199,7 @@ def test_turn_follows_from_the_schedules_status(changes: dict[str, Any], state: 
     assert expected in told
 
 
-def test_turn_is_told_to_the_run_that_gets_it_and_to_the_one_that_had_it() -> None:
+def test_change_of_turn_wakes_the_new_and_the_former_holder() -> None:
     woken: list[tuple[str, str]] = []
     turns = KeptTurns(woken.append)
     for holder in ("a", "b", "b", None):
@@ -213,7 +213,7 @@ def test_run_of_a_user_that_copies_the_annotation_starts_its_own_replicas() -> N
     assert KeptTurns(lambda _: None).find_for_run(run, run.to_wire()) is None
 
 
-def test_what_changes_of_kept_replicas_wakes_the_schedule_and_no_run() -> None:
+def test_change_of_kept_replicas_wakes_the_schedule_and_no_run() -> None:
     woken: dict[str, list[tuple[str, str]]] = {"run": [], "schedule": []}
     children = Children(woken["run"].append, lambda _: None, woken["schedule"].append)
     cluster = kept_cluster(evalschedule(KEPT), operator_settings(), 1)

@@ -24,12 +24,12 @@ def inactive(world: World, kind: str, condition: dict[str, Any]) -> None:
     world.objects[ObjectKey(kind, "run-judge")]["status"] = {"conditions": [said]}
 
 
-def test_autoscalers_that_work_are_told_in_a_word() -> None:
+def test_working_autoscalers_give_the_reason_measured() -> None:
     world = generating()
     assert (world.condition(Kind.SCALING_ACTIVE).status, world.reason(Kind.SCALING_ACTIVE)) == ("True", "Measured")
 
 
-def test_a_judge_of_a_fixed_size_has_no_such_condition() -> None:
+def test_judge_of_a_fixed_size_has_no_scaling_condition() -> None:
     fixed = {
         "spec.judge": {"gateway": {"minReplicas": 1, "maxReplicas": 1}, "sandbox": {"minReplicas": 2, "maxReplicas": 2}}
     }
@@ -61,7 +61,7 @@ def test_a_judge_of_a_fixed_size_has_no_such_condition() -> None:
         ),
     ],
 )
-def test_an_autoscaler_that_measures_nothing_is_told_with_the_remedy_after_a_while(
+def test_autoscaler_without_measurements_is_reported_with_the_remedy_after_a_while(
     mode: str, kind: str, condition: dict[str, Any], remedy: str
 ) -> None:
     world = generating(autoscaling=mode)
@@ -108,7 +108,7 @@ def kedas_autoscaler(world: World, owner: str) -> None:
     }  # fmt: skip
 
 
-def test_kedas_own_autoscaler_tells_that_keda_is_gone() -> None:
+def test_missing_keda_is_recognized_by_the_autoscaler_that_keda_made() -> None:
     """The ScaledObjects of a KEDA that is gone say for good that all is well."""
     world = generating(autoscaling="keda")
     kedas_autoscaler(world, world.objects[ObjectKey("ScaledObject", "run-judge")]["metadata"]["uid"])
@@ -119,13 +119,13 @@ def test_kedas_own_autoscaler_tells_that_keda_is_gone() -> None:
     assert "keda-hpa-run-judge" in world.of_kind("HorizontalPodAutoscaler")  # not ours to take away
 
 
-def test_an_autoscaler_with_copied_labels_alone_counts_for_nothing() -> None:
+def test_autoscaler_with_copied_labels_is_ignored() -> None:
     world = generating(autoscaling="keda")
     kedas_autoscaler(world, "of something else")
     assert world.tick(SETTLE_SECONDS).settle().condition(Kind.SCALING_ACTIVE).status == "True"
 
 
-def test_a_fallback_is_told_although_the_scaled_object_is_ready() -> None:
+def test_fallback_of_keda_is_reported_although_the_scaled_object_is_ready() -> None:
     world = generating(autoscaling="keda")
     world.objects[ObjectKey("ScaledObject", "run-judge")]["metadata"]["creationTimestamp"] = world.now.isoformat()
     world.objects[ObjectKey("ScaledObject", "run-judge")]["status"] = {
@@ -149,7 +149,7 @@ ZERO = {"spec.judge": {"sandbox": {"minReplicas": 0, "maxReplicas": 4}}}
         ("cpu", None, "Somebody set it, and an autoscaler leaves it so: scale it to 1."),
     ],
 )
-def test_answers_that_wait_for_a_judge_of_size_zero_say_so_until_it_has_a_pod(
+def test_judge_of_size_zero_with_waiting_answers_is_reported_until_a_pod_exists(
     mode: str, changes: dict[str, Any] | None, says: str
 ) -> None:
     world = generating(changes=changes, autoscaling=mode)
@@ -170,14 +170,14 @@ def test_answers_that_wait_for_a_judge_of_size_zero_say_so_until_it_has_a_pod(
     assert world.reason(Kind.JUDGED) == "Judging"
 
 
-def test_a_judge_that_was_set_to_zero_is_nothing_to_tell() -> None:
+def test_judge_set_to_zero_is_not_reported_as_unmeasured() -> None:
     world = generating()
     inactive(world, "HorizontalPodAutoscaler", {"type": "ScalingActive", "reason": "ScalingDisabled", "message": "0"})
     assert world.tick(SETTLE_SECONDS).settle().condition(Kind.SCALING_ACTIVE).status == "True"
 
 
 @pytest.mark.parametrize(("mode", "group"), [("cpu", METRICS), ("custom", "external.metrics.k8s.io")])
-def test_no_autoscaler_is_made_that_could_only_complain(mode: str, group: str) -> None:
+def test_autoscaler_is_not_created_without_its_metrics_api(mode: str, group: str) -> None:
     """Without metrics-server a HorizontalPodAutoscaler records an event every 15 s, and scales nothing."""
     world = World(missing_groups=frozenset({group}), settings=operator_settings(autoscaling=mode)).settle()
     world.services_up().settle()
@@ -217,7 +217,7 @@ class Groups:
         return self.served[group]
 
 
-async def test_what_cannot_be_asked_stays_as_it_was_known() -> None:
+async def test_api_group_that_cannot_be_queried_keeps_its_known_state() -> None:
     groups, missing = Groups({METRICS: False}), {"external.metrics.k8s.io"}
     discovery = ApiDiscovery(groups, [METRICS, "external.metrics.k8s.io"], missing)
     await discovery.look()

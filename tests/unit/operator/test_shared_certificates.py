@@ -88,7 +88,7 @@ async def test_each_secret_gets_a_certificate_once_and_a_sandboxs_opens_nothing(
     assert release.api.writes == 3
 
 
-async def test_each_is_renewed_before_it_expires_and_callers_notice_nothing(tmp_path: Path) -> None:
+async def test_certificates_are_renewed_before_expiry_and_old_ones_still_connect(tmp_path: Path) -> None:
     release = Release()
     release.now = NOW - LIFETIME + RENEWED_BEFORE - timedelta(days=1)
     first = await release.fill()
@@ -137,7 +137,7 @@ async def test_another_authority_replaces_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [{"tls.crt": "no certificate"}, {"tls.key": "no key"}, {"ca.crt": ""}])
-async def test_what_does_not_fit_is_replaced(broken: Files) -> None:
+async def test_broken_certificate_secret_is_replaced(broken: Files) -> None:
     release = Release()
     held = await release.fill()
     release.api.add("sandbox-tls", {**held["sandbox-tls"], **broken})
@@ -155,7 +155,7 @@ async def test_a_key_of_another_certificate_and_another_service_are_noticed() ->
     assert release.api.writes == 5
 
 
-async def test_of_two_operators_the_first_writer_decides() -> None:
+async def test_certificate_of_the_first_of_two_operators_is_kept() -> None:
     release = Release()
     release.api.other_writer = {"seed": "what nobody knows", "tls.crt": "theirs"}
     held = await release.fill()

@@ -37,7 +37,7 @@ async def test_a_token_that_is_there_stays(data: dict[str, str]) -> None:
     assert api.texts(NAME) == data
 
 
-async def test_of_two_operators_the_first_writer_decides() -> None:
+async def test_token_of_the_first_of_two_operators_is_kept() -> None:
     api = StoredSecrets(other_writer={"token": "theirs"})
     api.add(NAME)
     tokens = SharedTokens(api, [PLACE])
@@ -57,6 +57,6 @@ async def test_a_refusal_names_the_secret_and_the_remedy_and_keeps_no_other_from
 
 
 @pytest.mark.parametrize("place", ["judge-token", "judging/judge-token", "a/b/c/d", "a//c"])
-def test_a_place_that_is_none_is_refused(place: str) -> None:
+def test_malformed_place_of_the_shared_token_is_refused(place: str) -> None:
     with pytest.raises(ValueError, match="shared_token"):
         OperatorSettings(shared_token=[place])

@@ -70,7 +70,7 @@ def test_every_pod_is_pulled_with_the_runs_secrets(rollout: bool) -> None:
         (False, {"StatefulSet/run-aggregator", "Job/run-0f3b2-gen-1"}),
     ],
 )
-def test_the_service_account_is_for_who_reads_buckets_and_never_for_programs(rollout: bool, whose: set[str]) -> None:
+def test_service_account_is_used_only_by_pods_that_read_buckets(rollout: bool, whose: set[str]) -> None:
     pods = templates(made_of({"spec.serviceAccountName": "reader"}, rollout=rollout))
     assert {name for name, pod in pods.items() if pod["spec"].get("serviceAccountName") == "reader"} == whose
 
@@ -113,7 +113,7 @@ def test_on_gpus_every_container_has_limits_too() -> None:
     assert fetching["limits"]["memory"] == pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
 
 
-def test_the_rays_head_takes_what_the_rollout_says() -> None:
+def test_ray_head_has_the_resources_of_the_rollout() -> None:
     pods = templates(made_of({"spec.rollout.headResources": GOVERNED}))
     assert pods["RayCluster/run-0f3b2-ray-1 head"]["spec"]["containers"][0]["resources"] == GOVERNED
 
@@ -139,7 +139,7 @@ def test_requests_above_their_limit_are_refused_before_anything_is_made(part: st
     )
 
 
-def test_only_gpu_workers_go_where_the_rollout_says() -> None:
+def test_placement_of_the_rollout_applies_to_gpu_workers_only() -> None:
     changes = {"spec.rollout.nodeSelector": {"gpu": "h200"}, "spec.rollout.tolerations": [TAINT]}
     pods = templates(made_of(changes))
     worker = pods.pop("RayCluster/run-0f3b2-ray-1 worker")["spec"]
@@ -183,13 +183,13 @@ POD_OF = {
 }  # fmt: skip
 
 
-def test_every_part_can_be_placed() -> None:
+def test_every_part_with_a_placement_has_a_pod_template() -> None:
     assert set(POD_OF) == set(PARTS)
 
 
 @pytest.mark.parametrize("by", ["spec", "chart"])
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_goes_where_it_is_told_and_no_other_part_with_it(part: Part, by: str) -> None:
+def test_placement_of_a_part_applies_to_that_part_only(part: Part, by: str) -> None:
     rollout = part.startswith("ray")
     given = {part: PLACEMENT}
     placed = made_of({"spec.placement": given}, rollout=rollout) if by == "spec" else made_of(
@@ -237,7 +237,9 @@ def test_a_rollouts_own_fields_win_over_the_charts() -> None:
         ({"spec.rollout.gpuResource": "intel.com/xe"}, {"gpu_resource": "amd.com/gpu"}, "intel.com/xe"),
     ],
 )
-def test_a_gpu_is_what_the_spec_or_the_chart_calls_one(spec: dict[str, Any], chart: dict[str, Any], name: str) -> None:
+def test_gpu_resource_name_comes_from_the_spec_else_the_chart(
+    spec: dict[str, Any], chart: dict[str, Any], name: str
+) -> None:
     made = made_of({**spec, "spec.model.path": "s3://checkpoints/step_7"}, **chart)
     pod = templates(made)["RayCluster/run-0f3b2-ray-1 worker"]["spec"]
     devices = {key: value for key, value in pod["containers"][0]["resources"]["limits"].items() if "/" in key}
@@ -294,7 +296,7 @@ def test_requests_in_flight_at_each_endpoint_reach_the_generator() -> None:
     assert "--concurrency=3,256" in job["spec"]["containers"][0]["args"]
 
 
-def test_an_attempt_is_one_pod_and_a_drained_node_costs_none() -> None:
+def test_attempt_is_one_pod_and_a_drained_node_is_no_failure() -> None:
     job = made_of({}, rollout=False)["Job/run-0f3b2-gen-1"]["spec"]
     assert job["backoffLimit"] == 0  # attempts are counted by the operator
     assert job["template"]["spec"]["restartPolicy"] == "Never"

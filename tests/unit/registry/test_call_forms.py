@@ -52,7 +52,7 @@ def test_signatures_that_no_language_can_be_called_by_are_refused(text: str, tol
         ("list[list[string]]", [[], ["a"]], b"2 0 1 s61"),
     ],
 )
-def test_values_become_words(kind: str, value: object, words: bytes) -> None:
+def test_encode_result_gives_the_words_of_each_type(kind: str, value: object, words: bytes) -> None:
     assert encode_result(parse_signature(f"f() -> {kind}"), json.dumps(value)) == words
 
 
@@ -120,7 +120,9 @@ def test_only_the_numbers_of_a_double_have_a_tolerance(kind: str, said: bytes, w
         ("rust", "f(x: long) -> Node", "[1]", "the type 'Node'"),
     ],
 )
-def test_what_a_language_cannot_be_called_by_is_explained(language: str, signature: str, call: str, told: str) -> None:
+def test_explain_refusal_names_what_the_language_cannot_take(
+    language: str, signature: str, call: str, told: str
+) -> None:
     said = explain_refusal(language, signature, [call], ["1"])
     assert told in said
     assert bool(told) is bool(said)
@@ -141,7 +143,7 @@ def test_write_stub_is_the_functions_head_in_each_language() -> None:
     assert {language: form.write_stub(parse_signature(ADD)) for language, form in CALL_FORMS.items()} == STUBS
 
 
-def test_write_stub_parameter_that_is_a_word_of_the_language_gets_another_name() -> None:
+def test_write_stub_renames_a_parameter_that_is_a_keyword() -> None:
     signature = parse_signature("f(type: int, type_: int) -> int")
     assert CALL_FORMS["go"].write_stub(signature) == "func f(type__ int, type_ int) int {\n}"
     assert CALL_FORMS["java"].write_stub(signature).splitlines()[1] == "    public int f(int type, int type_) {"

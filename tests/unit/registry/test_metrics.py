@@ -51,7 +51,7 @@ def test_metrics_in_ranks_differ_within_each_table() -> None:
         assert len(ranks) == len(set(ranks)), table
 
 
-def test_shown_in_pass_at_1_is_left_out_where_accepted_at_1_stands() -> None:
+def test_shown_in_omits_pass_at_1_beside_accepted_at_1() -> None:
     names = ["pass_at_10", "accepted_at_1", "pass_at_1", "pass_at_2", "throughput", "unknown"]
     assert [metric.name for metric, _ in shown_in(Table.HEADLINE, names)] == [
         "accepted_at_1",

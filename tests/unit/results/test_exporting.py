@@ -52,7 +52,7 @@ def exported(services: Services, exports: dict[str, Any]) -> Any:
     return RunExports(run_config(exports), services)({"run": "nightly"}, METRICS, qa, Path("/out"))
 
 
-def test_every_figure_that_has_a_value_goes_to_every_service() -> None:
+def test_every_metric_with_a_value_is_sent_to_every_service() -> None:
     services = Services()
     report = exported(services, BOTH)
     assert services.sent["wandb"] == services.sent["mlflow"]
@@ -69,7 +69,7 @@ def test_every_figure_that_has_a_value_goes_to_every_service() -> None:
     }  # fmt: skip
 
 
-def test_a_service_that_fails_is_a_warning_and_the_others_go_on() -> None:
+def test_failed_service_gives_a_warning_and_the_others_continue() -> None:
     services = Services("wandb")
     report = exported(services, BOTH)
     assert list(services.sent) == ["mlflow"]
@@ -88,11 +88,11 @@ def test_a_service_that_fails_is_a_warning_and_the_others_go_on() -> None:
         (BOTH, ["wandb", "mlflow"]),
     ],
 )
-def test_the_spec_says_where_to(exports: dict[str, Any], kinds: list[str]) -> None:
+def test_list_targets_follows_the_exports_of_the_spec(exports: dict[str, Any], kinds: list[str]) -> None:
     assert [target.kind for target in list_targets(run_config(exports).spec.exports)] == kinds
 
 
-def test_the_id_stays_over_restarts_and_is_another_for_another_run() -> None:
+def test_export_id_is_stable_over_restarts_and_distinct_per_run() -> None:
     first = export_id(run_config({}))
     assert export_id(run_config({}, output_dir="/elsewhere")) == first  # the uid says it
     others = [{"uid": "u-2"}, {"rejudge": "again"}, {"run": "x"}, {"namespace": "n"}, {"uid": ""}]
@@ -105,7 +105,7 @@ def with_lineage(order: RunConfig, **lineage: object) -> RunConfig:
     return order.model_copy(update={"spec": spec})
 
 
-def test_runs_of_one_schedule_are_on_one_curve_and_a_rejudging_is_not() -> None:
+def test_runs_of_one_schedule_share_a_curve_and_a_rejudged_run_has_no_point() -> None:
     first = with_lineage(run_config({}), schedule="grpo", step=120, phase="rl")
     later = with_lineage(run_config({}, uid="u-2"), schedule="grpo", step=130)
     points = [curve_point(first), curve_point(later)]
@@ -127,16 +127,14 @@ def test_runs_of_one_schedule_are_on_one_curve_and_a_rejudging_is_not() -> None:
     assert curve_point(with_lineage(run_config({}, rejudge="again"), schedule="grpo", step=120)) is None
 
 
-def test_without_a_key_nothing_is_started_and_the_way_out_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_without_a_key_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     content = ExportContent(id="i", run="r", namespace="n", info={}, metrics={}, qa=[])
     with pytest.raises(ExportError, match="set WANDB_API_KEY"):
         export_apart(WandbTarget(project="p"), content, tmp_path, scratch_in=tmp_path, seconds=1)
 
 
-def test_a_key_comes_from_the_environment_only_and_files_go_to_the_scratch_directory() -> None:
+def test_key_comes_from_the_environment_only_and_files_use_the_scratch_directory() -> None:
     made = environment({"WANDB_API_KEY": "k", "HOME": "/root", "NETRC": "/root/.netrc"}, Path("/scratch"))
     assert made["WANDB_API_KEY"] == "k"
     assert {made[name] for name in ("WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_CACHE_DIR", "TMPDIR")} == {"/scratch"}

@@ -49,7 +49,7 @@ def test_a_failed_answer_has_the_first_class_that_holds(result: SampleResult, na
     assert [found["class"] for found in classes_in(log)] == ([] if name is None else [name])
 
 
-def test_classes_come_by_frequency_with_the_first_examples() -> None:
+def test_classes_are_ordered_by_frequency_with_the_first_examples() -> None:
     log = FailureLog()
     for problem in range(9):
         log.add(with_changes(failed("empty_output", ""), problem_id=f"p{8 - problem}"))

@@ -85,7 +85,7 @@ def test_sample_not_judged_has_no_score_and_no_error(statuses: list[str] | None)
 @pytest.mark.parametrize(
     ("has_ended", "started_at", "is_error"), [(True, None, True), (True, 5.0, False), (False, None, False)]
 )
-def test_sample_without_answer_is_an_error_once_none_can_come(
+def test_sample_without_an_answer_is_an_error_once_the_run_has_ended(
     has_ended: bool, started_at: float | None, is_error: bool
 ) -> None:
     missing = with_changes(sample_result(statuses=None), response="", started_at=started_at)
@@ -139,7 +139,7 @@ def test_summary_cuts_long_texts() -> None:
 
 
 @pytest.mark.parametrize("odd", ["\x1b[2Jgone\x07", "a\0b", "\N{PILE OF POO} \u2028 ]]>", '"\\u0041'])
-def test_log_keeps_control_characters_as_they_are(odd: str) -> None:
+def test_log_keeps_control_characters_unchanged(odd: str) -> None:
     members = written([logged(with_changes(sample_result(), response=odd))])
     assert members["samples/P/00000_epoch_1.json"]["output"]["completion"] == odd
 
@@ -169,7 +169,7 @@ def test_log_has_each_sample_once_and_the_same_bytes_each_time() -> None:
     assert len({each["uuid"] for each in samples}) == 6
 
 
-def test_log_of_no_samples_is_one() -> None:
+def test_log_of_no_samples_is_written() -> None:
     assert written([])["summaries.json"] == []
 
 

@@ -50,7 +50,7 @@ def test_hub_reads_the_value_and_how_it_was_measured(tmp_path: Path) -> None:
     assert "| humaneval | pass@1 | 75.00 % | 30.06 to 95.44 | 4 |" in model_card_table(publication)
 
 
-def test_each_k_is_a_result_and_pass_at_1_stands_once(tmp_path: Path) -> None:
+def test_each_k_has_one_result_with_pass_at_1_first(tmp_path: Path) -> None:
     run = stored(tmp_path, samples_of([(4, 1), (4, 4), (4, 0)]))
     publication = read_publication(run)
     ks = [figure.k for figure in publication.figures]
@@ -58,7 +58,7 @@ def test_each_k_is_a_result_and_pass_at_1_stands_once(tmp_path: Path) -> None:
     assert ks[0] == 1
 
 
-def test_answers_made_elsewhere_are_said_to_be(tmp_path: Path) -> None:
+def test_answers_made_elsewhere_are_marked_in_both_publications(tmp_path: Path) -> None:
     publication = read_publication(stored(tmp_path, verdicts_of([True]), spec={"protocol": None}))
     assert "answers made elsewhere" in hub_files(publication, TASK)[".eval_results/humaneval.yaml"]
     (result,) = json.loads(eee_file(publication, "org/model", EVALUATOR)[1])["evaluation_results"]

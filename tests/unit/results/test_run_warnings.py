@@ -38,12 +38,12 @@ def test_answers_that_are_all_empty_are_warned_of_with_the_likely_causes() -> No
 
 
 @pytest.mark.parametrize(("empty", "warned"), [(10, True), (9, True), (8, False), (0, False)])
-def test_a_few_programs_among_empty_answers_hide_nothing(empty: int, warned: bool) -> None:
+def test_nine_empty_answers_of_ten_still_give_a_warning(empty: int, warned: bool) -> None:
     results = [without_program(number) if number < empty else sample_result(number, 0) for number in range(10)]
     assert bool(lines(results)) is warned
 
 
-def test_noise_floor_repeats_and_answers_without_a_verdict_say_nothing() -> None:
+def test_noise_floor_repeats_and_answers_without_a_verdict_give_no_warning() -> None:
     assert lines([with_changes(without_program(0), repeat=1), with_changes(sample_result(1), verdict=None)]) == []
 
 
@@ -95,7 +95,7 @@ def test_a_test_that_fails_by_itself_is_a_data_error_with_its_problem_and_its_im
     assert line.endswith("Data error: give it the package with --packages DIR, or correct the test (2 problems)")
 
 
-def test_what_is_told_while_the_run_goes_on_does_not_change_with_each_problem() -> None:
+def test_warning_of_broken_tests_stays_the_same_when_more_problems_fail() -> None:
     found = BrokenTests()
     failing = broken("the test itself fails: NameError: name 'x' is not defined")
     found.add("ds", "a", failing)

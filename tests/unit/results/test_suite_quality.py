@@ -19,7 +19,7 @@ def quality(*programs: KnownProgram) -> SuiteQuality:
     return found
 
 
-def test_a_good_suite_tells_all_programs() -> None:
+def test_good_suite_accepts_correct_and_rejects_wrong_programs() -> None:
     found = quality(
         program("success", "success", is_correct=True),
         program("wrong_answer", "success", is_correct=False),
@@ -44,7 +44,7 @@ def test_a_right_program_rejected_for_its_output_alone_asks_for_a_checker(status
     assert quality(program(*statuses, is_correct=True)).rejected_for_output == otherwise
 
 
-def test_what_was_not_judged_says_nothing() -> None:
+def test_not_judged_programs_are_left_out_of_the_quality() -> None:
     assert known_program(sample_result(0, 0, ["api_error"]), is_correct=True) is None
     assert known_program(sample_result(0, 0, None), is_correct=True) is None
     only_right = quality(program("success", is_correct=True))
@@ -76,7 +76,7 @@ def test_a_mutant_known_to_be_wrong_is_a_wrong_program_with_a_name() -> None:
     assert found.as_json()["wrong_mutants"] == ["line 1"]
 
 
-def test_tests_that_the_others_make_idle() -> None:
+def test_idle_tests_are_those_that_reject_no_further_program() -> None:
     assert idle_tests([frozenset({0, 1}), frozenset({1, 2})], 4) == (0, 2, 3)
     assert idle_tests([frozenset({0}), frozenset({1, 2})], 3) == (2,)
     assert idle_tests([], 3) == ()

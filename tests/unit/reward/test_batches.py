@@ -47,7 +47,7 @@ def test_read_batch_with_lone_surrogates_replaces_them() -> None:
 
 
 @pytest.mark.parametrize("truth", [float("nan"), {"inputs": ["\ud800"], "outputs": ["1"]}])
-def test_read_batch_with_a_ground_truth_that_is_no_json_leaves_it_to_its_reader(truth: object) -> None:
+def test_read_batch_with_an_unreadable_ground_truth_keeps_the_sample(truth: object) -> None:
     odd, good = read_batch(body_of({"response": "a", "ground_truth": truth}, GOOD)).samples
     assert isinstance(odd, Sample)
     assert isinstance(good, Sample)

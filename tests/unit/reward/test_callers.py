@@ -8,7 +8,7 @@ from evalrun_reward.callers import Callers
 from evalrun_runtime.exits import BadInputError
 
 
-def test_a_token_is_its_run_and_no_other_is(tmp_path: Path) -> None:
+def test_find_run_returns_the_run_of_an_exact_token_only(tmp_path: Path) -> None:
     file = tmp_path / "callers"
     file.write_text("# training\ngrpo-7b  s3cret\n\ndpo t0ken\n")
     callers = Callers(file)
@@ -28,7 +28,7 @@ def test_a_token_is_its_run_and_no_other_is(tmp_path: Path) -> None:
         ("grpo a\ndpo a\n", "line 2: another run has this token"),
     ],
 )
-def test_a_file_that_is_none_is_refused_by_line_and_without_its_tokens(tmp_path: Path, text: str, message: str) -> None:
+def test_malformed_callers_file_is_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "callers"
     file.write_text(text)
     with pytest.raises(BadInputError, match=message):

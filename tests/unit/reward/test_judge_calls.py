@@ -62,7 +62,7 @@ async def test_a_request_carries_run_answer_deadline_and_tests() -> None:
     assert request.limits.memory_mib == 5
 
 
-async def test_a_judge_that_is_away_for_a_moment_costs_nothing() -> None:
+async def test_judge_briefly_unavailable_is_retried_until_judged() -> None:
     calls = Calls(Scripted(*[unavailable()] * 8, make_scripted_verdict))
     assert (await calls.verdict(small())).judged
     assert calls.causes == [Cause.FAILED] * 8
@@ -90,7 +90,7 @@ async def test_a_request_that_the_judge_refuses_is_invalid() -> None:
     assert error.value.invalid
 
 
-async def test_an_undecided_verdict_is_asked_for_again_and_stands_in_the_end() -> None:
+async def test_undecided_verdict_is_retried_and_finally_returned() -> None:
     unknown = judge_pb2.Verdict(judged=False)
     calls = Calls(Scripted(unknown, unknown, unknown))
     assert not (await calls.verdict(small())).judged
@@ -123,7 +123,7 @@ async def test_a_run_with_many_samples_does_not_make_one_with_few_wait() -> None
     assert (places.taken, places.waiting) == (0, 0)
 
 
-async def test_a_place_given_to_one_who_has_just_gone_is_passed_on() -> None:
+async def test_slot_given_to_a_cancelled_caller_is_passed_on() -> None:
     places = FairSlots(1)
     gone, next_one = asyncio.Event(), asyncio.Event()
 

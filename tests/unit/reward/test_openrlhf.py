@@ -21,7 +21,7 @@ from evalrun_runtime.exits import BadInputError
         ("a <b> c", "", "a <b> c"),
     ],
 )
-def test_the_answer_is_what_follows_the_prompt(query: str, prompt: str, answer: str) -> None:
+def test_extract_answer_returns_the_text_after_the_prompt(query: str, prompt: str, answer: str) -> None:
     assert extract_answer(query, prompt) == answer
 
 
@@ -40,14 +40,14 @@ UNKNOWN = Result("1", Outcome.NOT_JUDGED, reason="no sandbox")
 INVALID = Result("2", Outcome.INVALID, reason="no tests")
 
 
-def test_one_reward_a_query() -> None:
+def test_each_query_has_one_reward() -> None:
     answer = make_response([RIGHT, RIGHT], None)
     assert isinstance(answer, OpenRlhfResponse)
     assert answer.rewards == answer.scores == [1.0, 1.0]
     assert answer.extra_logs["judged"] == [1.0, 1.0]
 
 
-def test_what_was_not_judged_is_no_reward_unless_a_number_was_named_for_it() -> None:
+def test_not_judged_answer_has_no_reward_unless_a_number_is_configured() -> None:
     assert make_response([RIGHT, UNKNOWN], None) is UNKNOWN
     named = make_response([RIGHT, UNKNOWN], -0.5)
     assert isinstance(named, OpenRlhfResponse)

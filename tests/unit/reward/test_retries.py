@@ -42,7 +42,9 @@ def failure(code: Code, wait: int = 0) -> judge_pb2.StreamFailure:
         (failure(Code.DEADLINE_EXCEEDED), History(4, PATIENCE_SECONDS, sent_tests=True), GIVEN_UP),
     ],
 )
-def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decision: RetryAfter | GiveUp) -> None:
+def test_decide_after_failure_retries_or_gives_up_by_code_and_history(
+    given: judge_pb2.StreamFailure, history: History, decision: RetryAfter | GiveUp
+) -> None:
     assert decide_after_failure(given, history, attempts=4) == decision
 
 
@@ -55,5 +57,7 @@ def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decis
         (judge_pb2.Verdict(judged=False, permanent=True), 1, None),
     ],
 )
-def test_after_a_verdict(verdict: judge_pb2.Verdict, failures: int, decision: RetryAfter | None) -> None:
+def test_decide_after_verdict_retries_an_undecided_verdict_up_to_the_limit(
+    verdict: judge_pb2.Verdict, failures: int, decision: RetryAfter | None
+) -> None:
     assert decide_after_verdict(verdict, failures, attempts=4) == decision

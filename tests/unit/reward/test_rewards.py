@@ -41,7 +41,7 @@ EMPTY = verdict(S.TEST_STATUS_SUCCESS, judged=True, pass_ratio=1.0, final_status
         (EMPTY, "sparse", 0.0, Outcome.JUDGED),
     ],
 )
-def test_what_could_not_be_told_is_never_a_number(
+def test_undecided_verdict_has_no_reward(
     given: judge_pb2.Verdict, shape: Shape, reward: float | None, outcome: Outcome
 ) -> None:
     result = make_result("s", given, shape)
@@ -49,7 +49,7 @@ def test_what_could_not_be_told_is_never_a_number(
     assert bool(result.reason) == (reward is None)
 
 
-def test_why_a_share_is_unknown_is_said() -> None:
+def test_unknown_pass_ratio_is_explained() -> None:
     assert make_result("s", FAILED_WITHOUT_A_SHARE, "dense").reason == UNKNOWN_RATIO
 
 

@@ -35,7 +35,7 @@ def test_a_ground_truth_that_cannot_be_read_is_the_samples_own_fault(raw: str) -
 
 
 @pytest.mark.parametrize("truth", [TRUTH, json.dumps(TRUTH)])
-def test_tests_as_an_object_or_as_verl_keeps_them(truth: object) -> None:
+def test_ground_truth_may_be_an_object_or_json(truth: object) -> None:
     request = finder().of(sample(ground_truth=truth, data_source="codecontests"), 0).whole
     assert [(test.input, test.expected_output) for test in request.stdio.tests] == [("1\n", "1\n")]
     assert request.limits.time_seconds == 10
@@ -45,7 +45,7 @@ def test_a_known_contest_problem_keeps_the_limit_of_its_kind() -> None:
     assert finder(KNOWN).of(sample(problem_id="p1"), 0).whole.limits.time_seconds == 30
 
 
-def test_asserts_and_a_check_are_judged_too() -> None:
+def test_ground_truth_of_asserts_or_a_check_becomes_tests() -> None:
     asserts = {"assert_case": ["assert f(1) == 2"]}
     assert list(finder().of(sample(ground_truth=asserts), 0).whole.asserts.asserts) == ["assert f(1) == 2"]
     check = {"test": "def check(f):\n    assert f(1) == 2", "entry_point": "f"}
@@ -61,7 +61,7 @@ def test_asserts_and_a_check_are_judged_too() -> None:
         {"problem_id": "p1"},
     ],
 )
-def test_a_known_problem_is_named_instead(named: dict[str, object]) -> None:
+def test_sample_that_names_a_known_problem_uses_its_tests(named: dict[str, object]) -> None:
     assert finder(KNOWN).of(sample(**named), 0).whole.stdio.tests[0].input == "a"
 
 
@@ -79,7 +79,7 @@ def test_a_known_problem_is_named_instead(named: dict[str, object]) -> None:
         ({"ground_truth": TRUTH, "language": "cobol"}, "field 'language'"),
     ],
 )
-def test_what_cannot_be_judged_says_which_sample_and_why(fields: dict[str, object], message: str) -> None:
+def test_sample_that_cannot_be_judged_is_refused_with_the_reason(fields: dict[str, object], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         finder(KNOWN, SAME_ID, AT_SERVER).of(sample(**fields), 7)
 
@@ -104,7 +104,7 @@ def test_the_services_comparator_and_limit_hold_where_the_problem_has_none() -> 
     assert (request.comparator.name, request.limits.time_seconds) == ("verl", 2.5)
 
 
-def test_an_answer_may_hold_what_no_wire_carries() -> None:
+def test_lone_surrogates_of_an_answer_are_replaced() -> None:
     odd = msgspec.structs.replace(sample(), response="a\ud800b", language="c++", truncated=True)
     submission = make_submission(odd, 0)
     assert (submission.text, submission.language, submission.truncated) == ("a\ufffdb", "cpp", True)

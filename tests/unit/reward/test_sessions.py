@@ -82,7 +82,7 @@ def test_ids_fit_a_signed_64_bit_integer_and_a_request_id_names_one_session() ->
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1.0", " 1", "9223372036854775808", "1" * 30, "\u0661"])
-def test_other_texts_are_no_ids(text: str) -> None:
+def test_is_sid_rejects_other_texts(text: str) -> None:
     assert not is_sid(text)
 
 
@@ -130,7 +130,7 @@ def test_a_long_observation_loses_its_middle(limit: int) -> None:
     assert cut("x" * limit, limit) == "x" * limit
 
 
-def test_what_the_judge_left_out_is_counted() -> None:
+def test_observation_counts_the_bytes_that_the_judge_cut() -> None:
     test = result(judge_pb2.TEST_STATUS_WRONG_ANSWER)
     test.stdout.text, test.stdout.full_length = "xx", 5000
     assert render_observation(verdict(test), (), 100) == "stdout:\nxx\n[4998 bytes more]"

@@ -8,7 +8,7 @@ from evalrun_runtime.admission import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS, Admi
 MOST = 1000
 
 
-def test_what_is_beyond_the_capacity_is_told_when_to_come_back() -> None:
+def test_request_beyond_the_capacity_is_refused_with_a_retry_delay() -> None:
     admission = Admission(lambda: 2, Time().clock, max_bytes=MOST)
     first, second = admission.enter(), admission.enter()
     with pytest.raises(QueueFullError) as refused:
@@ -42,7 +42,7 @@ def test_a_run_leaves_room_for_others_and_all_together_stay_within_the_capacity(
     assert admission.inside < 1000
 
 
-def test_what_left_makes_room_again() -> None:
+def test_ticket_that_leaves_makes_room_once() -> None:
     admission = Admission(lambda: 5, Time().clock, max_bytes=MOST)
     tickets = [admission.enter("a") for _ in range(4)]
     with pytest.raises(QueueFullError):
@@ -80,7 +80,7 @@ def test_a_request_larger_than_all_that_may_be_here_is_let_in_alone() -> None:
     admission.enter("b", 1)
 
 
-def test_the_oldest_is_the_one_that_waits_longest() -> None:
+def test_oldest_seconds_is_the_longest_current_wait() -> None:
     time = Time()
     admission = Admission(lambda: 9, time.clock, max_bytes=MOST)
     assert admission.oldest_seconds == 0.0
@@ -97,7 +97,7 @@ def test_the_oldest_is_the_one_that_waits_longest() -> None:
     assert (admission.waiting, admission.inside) == (0, 1)
 
 
-def test_a_slow_gateway_asks_for_more_patience() -> None:
+def test_retry_delay_grows_with_the_time_per_request() -> None:
     waits = []
     for seconds in (0.001, 5.0):
         time = Time()
@@ -113,7 +113,7 @@ def test_a_slow_gateway_asks_for_more_patience() -> None:
     assert waits[0] < waits[1]
 
 
-def test_draining_takes_nothing_new() -> None:
+def test_draining_refuses_new_requests() -> None:
     admission = Admission(lambda: 9, Time().clock, max_bytes=MOST)
     ticket = admission.enter()
     admission.drain()

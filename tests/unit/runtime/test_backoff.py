@@ -11,5 +11,5 @@ def test_each_failure_doubles_the_wait_up_to_the_longest(failures: int, longest:
     assert backoff_seconds(failures, 0.5, longest) == seconds
 
 
-def test_without_a_longest_wait_it_stays_finite() -> None:
+def test_backoff_without_a_maximum_stays_finite() -> None:
     assert backoff_seconds(10**6, 1.0) == 2.0**60

@@ -14,7 +14,7 @@ from evalrun_runtime.settings import ServiceSettings
 
 
 @pytest.mark.parametrize("tokens", [(), ("",), ("a", " "), ("ä",), ("a\nb",)])
-def test_what_no_header_may_hold_is_no_token(tokens: tuple[str, ...]) -> None:
+def test_token_that_no_header_may_hold_is_refused(tokens: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="token"):
         BearerTokens(*tokens)
 
@@ -43,7 +43,7 @@ def test_each_line_is_accepted_and_the_first_is_sent(tmp_path: Path) -> None:
     assert not tokens.accept("new")
 
 
-def test_either_a_token_or_a_file_of_them(tmp_path: Path) -> None:
+def test_token_and_token_file_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="token and token_file are both set"):
         ServiceSettings(token=SecretStr("a"), token_file=tmp_path / "token")
     assert BearerTokens.load(None, None) is None
@@ -88,7 +88,9 @@ def test_files_are_read_again_together(tmp_path: Path) -> None:
     assert files.current == [3, 4]
 
 
-def test_what_cannot_be_used_is_logged_and_the_last_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unusable_file_is_logged_once_and_the_last_usable_one_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     directory, clock = tmp_path / "volume", Clock()
     exchange(directory, {"a": "1"})
     files = ReloadedFiles([directory / "a"], numbers, clock)

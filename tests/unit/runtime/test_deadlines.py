@@ -12,7 +12,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_work_ends_at_its_deadline_and_the_tasks_that_it_started_know_it() -> None:
+def test_work_ends_at_its_deadline_and_its_tasks_inherit_the_deadline() -> None:
     async def scene() -> None:
         left: list[float | None] = []
 
@@ -32,7 +32,7 @@ def test_work_ends_at_its_deadline_and_the_tasks_that_it_started_know_it() -> No
     run_virtually(scene())
 
 
-def test_the_earlier_of_two_holds() -> None:
+def test_earlier_of_two_nested_deadlines_holds() -> None:
     async def scene() -> None:
         async with until(now() + 5):
             async with until(now() + 50):
@@ -47,7 +47,7 @@ def test_the_earlier_of_two_holds() -> None:
     run_virtually(scene())
 
 
-def test_one_that_has_passed_already_lets_nothing_begin() -> None:
+def test_deadline_in_the_past_starts_no_work() -> None:
     async def scene() -> None:
         reached = []
 
@@ -86,7 +86,7 @@ def test_other_errors_and_cancellations_pass_through() -> None:
     ("header", "seconds"),
     [("1500", 1.5), ("0", 0.0), ("", None), ("-1", None), ("soon", None), ("1e3", None), ("9" * 400, None)],
 )
-def test_what_a_header_says(header: str, seconds: float | None) -> None:
+def test_read_deadline_reads_milliseconds_and_ignores_other_text(header: str, seconds: float | None) -> None:
     async def scene() -> None:
         await asyncio.sleep(7)
         deadline = read_deadline({HEADER: header} if header else {})
@@ -95,7 +95,7 @@ def test_what_a_header_says(header: str, seconds: float | None) -> None:
     run_virtually(scene())
 
 
-def test_what_is_left_is_sent() -> None:
+def test_deadline_headers_send_the_remaining_milliseconds() -> None:
     async def scene() -> None:
         assert deadline_headers() == {}
         async with until(now() + 10):

@@ -17,6 +17,6 @@ from evalrun_runtime.distribution import has_metadata
         ("evalrun", False),
     ],
 )
-def test_has_metadata_finds_what_pip_leaves(tmp_path: Path, entry: str, found: bool) -> None:
+def test_has_metadata_finds_the_metadata_directories_of_pip(tmp_path: Path, entry: str, found: bool) -> None:
     (tmp_path / entry).mkdir()
     assert has_metadata("evalrun", [str(tmp_path / "absent"), str(tmp_path)]) is found

@@ -20,7 +20,7 @@ def served(queue: FairQueue[str], turns: int) -> list[str]:
     return order
 
 
-def test_within_a_run_first_come_first_served_and_the_urgent_before() -> None:
+def test_items_of_a_run_are_served_in_order_with_urgent_ones_first() -> None:
     queue: FairQueue[str] = FairQueue()
     for item in ("1", "2"):
         queue.push("a", item)
@@ -29,7 +29,7 @@ def test_within_a_run_first_come_first_served_and_the_urgent_before() -> None:
     assert queue.first() is None
 
 
-def test_the_urgent_too_are_served_in_the_order_they_came() -> None:
+def test_urgent_items_are_served_in_order_of_arrival() -> None:
     queue: FairQueue[str] = FairQueue()
     queue.push("a", "2")
     for item in ("0", "1"):
@@ -37,7 +37,7 @@ def test_the_urgent_too_are_served_in_the_order_they_came() -> None:
     assert served(queue, 3) == ["0", "1", "2"]
 
 
-def test_who_is_passed_over_comes_first_again_once_it_is_put_back() -> None:
+def test_item_passed_over_is_first_again_once_put_back() -> None:
     queue: FairQueue[str] = FairQueue()
     for item in ("1", "2", "3"):
         queue.push("a", item)
@@ -56,7 +56,7 @@ def test_who_is_passed_over_comes_first_again_once_it_is_put_back() -> None:
     assert served(queue, 1) == ["4"]
 
 
-def test_one_slot_goes_round_the_runs() -> None:
+def test_one_slot_alternates_between_the_runs() -> None:
     queue: FairQueue[str] = FairQueue()
     for number in range(100):
         queue.push("big", f"big {number}")
@@ -86,7 +86,7 @@ def test_a_new_run_gets_its_share_of_the_slots_as_they_come_free() -> None:
     assert held == {"big": 2, "small": 2}
 
 
-def test_who_is_gone_is_passed_over_and_a_run_of_them_forgotten() -> None:
+def test_removed_items_are_skipped_and_a_run_of_only_removed_items_is_forgotten() -> None:
     gone = {"1", "2"}
     queue: FairQueue[str] = FairQueue(lambda item: item in gone)
     for item in ("1", "2", "3"):
@@ -163,7 +163,7 @@ def test_fair_queue_low_priority_gets_its_floor_in_a_storm_of_many_runs() -> Non
     assert shares["low"] == pytest.approx(FLOOR, rel=0.1)
 
 
-def test_a_run_that_waits_alone_takes_all_and_is_owed_nothing_for_it() -> None:
+def test_slots_of_a_run_that_was_alone_are_divided_by_weight_once_another_waits() -> None:
     now = [0.0]
     queue: FairQueue[str] = FairQueue(shares=DeclaredShares({"heavy": 3.0}, lambda: now[0]))
     for number in range(10):

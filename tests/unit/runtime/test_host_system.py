@@ -18,5 +18,5 @@ def test_explain_unfit_system_of_a_linux_kernel_is_empty(release: str) -> None:
         ("Linux", "4.4.0-19041-Microsoft", "wsl --set-version DISTRIBUTION 2"),
     ],
 )
-def test_explain_unfit_system_of_another_system_says_what_to_do(system: str, release: str, says: str) -> None:
+def test_explain_unfit_system_of_another_system_names_the_remedy(system: str, release: str, says: str) -> None:
     assert says in explain_unfit_system(system, release)

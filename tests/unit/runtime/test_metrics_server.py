@@ -38,7 +38,7 @@ def test_metrics_server_with_digests_answers_known_tokens_alone(authorization: s
     assert status_of(port, authorization) == status
 
 
-def test_metrics_server_without_digests_answers_everybody() -> None:
+def test_metrics_server_without_digests_answers_without_a_token() -> None:
     assert status_of(start_metrics_server(0, "127.0.0.1", []), None) == 200
 
 

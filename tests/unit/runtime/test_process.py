@@ -65,7 +65,7 @@ def test_a_taken_port_for_metrics_is_named_as_that(taken: int) -> None:
         serve_metrics(ServiceSettings(metrics_port=taken))
 
 
-def test_other_trouble_at_the_start_is_not_the_ports() -> None:
+def test_error_at_the_start_other_than_a_taken_port_is_raised_unchanged() -> None:
     settings = ServiceSettings()
     with pytest.raises(FileNotFoundError):
         run_service("example", settings, lambda: BrokenService(settings))
@@ -85,7 +85,7 @@ class SlowService(HttpService):
         return "never"
 
 
-def test_a_service_that_is_told_to_end_while_it_starts_ends() -> None:
+def test_service_signalled_during_its_start_ends_cleanly() -> None:
     settings = ServiceSettings()
     service = SlowService(settings)
     before = signal.getsignal(signal.SIGTERM)
@@ -109,7 +109,7 @@ while True:
 """
 
 
-def test_signals_end_a_process_before_it_serves_whatever_it_imports() -> None:
+def test_signal_ends_a_process_during_its_imports() -> None:
     process = subprocess.Popen([sys.executable, "-c", EARLY], stdout=subprocess.PIPE)
     if process.stdout is None:
         raise RuntimeError("no pipe")
@@ -135,5 +135,5 @@ def test_the_ready_line_names_the_address() -> None:
     assert parse_ready_line(ready_line("sandbox", "http://127.0.0.1:80") + "\n") == "http://127.0.0.1:80"
 
 
-def test_other_lines_are_no_ready_lines() -> None:
+def test_parse_ready_line_of_another_line_is_none() -> None:
     assert parse_ready_line("evalrun sandbox is not ready on anything yet") is None

@@ -3,7 +3,7 @@
 from evalrun_runtime.recently_used import RecentlyUsed
 
 
-def test_it_is_bounded_and_the_least_used_goes_first() -> None:
+def test_cache_is_bounded_and_evicts_the_least_recently_used_first() -> None:
     kept = RecentlyUsed[str, bytes](10, len)
     kept.put("a", b"1234")
     kept.put("b", b"1234")

@@ -11,12 +11,12 @@ def test_a_runs_name_may_hold_an_equals_sign() -> None:
 
 
 @pytest.mark.parametrize("text", ["grpo", "=3", "grpo=", "grpo=0", "grpo=-1", "grpo=nan", "grpo=inf", "grpo=three"])
-def test_what_is_no_share_is_refused_with_an_example(text: str) -> None:
+def test_malformed_share_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write RUN=WEIGHT with a weight above 0"):
         parse_shares([text])
 
 
-def test_a_run_has_one_share() -> None:
+def test_share_given_twice_for_a_run_is_refused() -> None:
     with pytest.raises(ValueError, match="name it once"):
         parse_shares(["grpo=3", "grpo=2"])
 

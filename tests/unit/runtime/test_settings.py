@@ -65,7 +65,7 @@ def test_a_wrong_value_is_named(arguments: tuple[str, ...], message: str) -> Non
         load(*arguments)
 
 
-def test_the_help_names_every_setting_and_where_else_they_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_setting_its_file_and_its_variables(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         load("--help")
     assert ended.value.code == 0
@@ -104,9 +104,7 @@ class TwoTokens(ServiceSettings):
 
 @pytest.mark.parametrize("name", ["token", "judge_token"])
 @pytest.mark.parametrize("value", ["", " ", "\n"])
-def test_an_empty_token_is_no_token_and_no_server_starts_with_one(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
+def test_empty_token_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     """It counted as one: the port opened to everybody, and `Bearer ` was let in."""
     monkeypatch.setenv(f"EVALRUN_EXAMPLE_{name.upper()}", value)
     with pytest.raises(BadInputError, match=f"{name}: it is set and empty"):

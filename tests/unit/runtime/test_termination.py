@@ -37,7 +37,7 @@ def test_end_with_outside_of_a_container_writes_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["a" * 9000, '"' * 9000, "\\\\" * 9000, "\U0001f600" * 9000, "\x00\x1b" * 9000, "\udcff" * 9000]
 )
-def test_to_json_of_any_text_fits_into_a_termination_message(text: str) -> None:
+def test_to_json_of_any_long_text_fits_into_a_termination_message(text: str) -> None:
     message = TerminationMessage(EndCause.AUDIT_FAILED, text).to_json()
     assert len(message.encode()) <= 4096
     known = parse_termination_message(message)

@@ -14,11 +14,11 @@ from evalrun_runtime.connections.tls_remedies import add_remedy
         ("ClientOSError: [Errno 104] Connection reset by peer", "in the server's ca.crt"),
     ],
 )
-def test_the_words_of_tls_are_followed_by_what_to_do(cause: str, remedy: str) -> None:
+def test_tls_error_is_followed_by_its_remedy(cause: str, remedy: str) -> None:
     assert add_remedy(cause).startswith(f"{cause} (")
     assert remedy in add_remedy(cause)
 
 
 @pytest.mark.parametrize("cause", ["", "Deadline Exceeded", "connect: Connection refused (111)"])
-def test_what_is_not_about_tls_stays_as_it_is(cause: str) -> None:
+def test_other_errors_get_no_tls_remedy(cause: str) -> None:
     assert add_remedy(cause) == cause

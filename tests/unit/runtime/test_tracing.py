@@ -32,7 +32,7 @@ def spans() -> Iterator[InMemorySpanExporter]:
     "environment",
     [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}],
 )
-def test_it_is_off_unless_an_endpoint_is_set(environment: dict[str, str]) -> None:
+def test_tracing_is_off_without_an_endpoint(environment: dict[str, str]) -> None:
     assert start_tracing("test", environment) is False
     assert span("a") is span("b")  # one shared context that does nothing
     with span("a", "00-" + "1" * 32 + "-" + "2" * 16 + "-01"):

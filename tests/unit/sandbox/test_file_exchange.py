@@ -33,14 +33,14 @@ def gathered(directory: Path, request: RunRequest) -> dict[str, bytes] | None:
     return None if read is None else dict(read)
 
 
-def test_files_are_placed_where_they_are_named(tmp_path: Path) -> None:
+def test_files_are_placed_at_their_paths(tmp_path: Path) -> None:
     request = asking(a=b"1", empty=b"", d__e__b=b"x" * 100_000)
     exchange(tmp_path, request, before=b"the inputs").place_files()
     found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == request.files
 
 
-def test_the_programs_text_lies_beside_them_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_program_file_gets_a_free_name_beside_the_callers_files(tmp_path: Path) -> None:
     files = exchange(tmp_path, asking(**{"tmp_main.py": b"theirs"}))
     name = files.add("main.py", b"ours")
     files.place_files()
@@ -48,7 +48,7 @@ def test_the_programs_text_lies_beside_them_under_a_name_of_its_own(tmp_path: Pa
     assert (tmp_path / "tmp_main.py").read_bytes() == b"theirs"
 
 
-def test_a_link_that_somebody_left_is_not_written_through(tmp_path: Path) -> None:
+def test_existing_symlink_is_not_written_through(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     outside.mkdir()
     inside.mkdir()
@@ -60,7 +60,7 @@ def test_a_link_that_somebody_left_is_not_written_through(tmp_path: Path) -> Non
     assert list(outside.iterdir()) == []
 
 
-def test_what_is_wanted_comes_back(tmp_path: Path) -> None:
+def test_requested_files_that_exist_are_returned(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     for name in ("a", "d/b", "not wanted"):
         (tmp_path / name).write_bytes(name.encode())
@@ -70,7 +70,7 @@ def test_what_is_wanted_comes_back(tmp_path: Path) -> None:
     assert exchange(tmp_path, asking(a=b"1")).gather_files() is None
 
 
-def test_only_regular_files_inside_the_directory_come_back(tmp_path: Path) -> None:
+def test_only_regular_files_inside_the_directory_are_returned(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key").write_text("host's")
@@ -85,7 +85,7 @@ def test_only_regular_files_inside_the_directory_come_back(tmp_path: Path) -> No
     assert found == {"good": b"good"}
 
 
-def test_too_much_is_said_and_nothing_comes(tmp_path: Path) -> None:
+def test_files_above_the_limit_return_nothing(tmp_path: Path) -> None:
     for name in ("a", "b"):
         with (tmp_path / name).open("wb") as file:
             file.truncate(frames.FILES_BYTES // 2 + 1)

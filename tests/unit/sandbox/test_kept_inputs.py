@@ -21,7 +21,7 @@ def named(letter: str) -> RunRequest:
     return RunRequest("python", "pass", [], stop_after_timeouts=3, inputs_digest=digest_inputs(inputs(letter)))
 
 
-def test_what_came_once_is_found_by_its_digest() -> None:
+def test_inputs_received_once_are_found_by_their_digest() -> None:
     kept = KeptInputs(SIZE)
     with pytest.raises(UnknownInputs, match=digest_inputs(inputs("a")).hex()):
         kept.whole(named("a"))
@@ -30,7 +30,7 @@ def test_what_came_once_is_found_by_its_digest() -> None:
     assert (found.code, found.inputs, found.stop_after_timeouts) == ("pass", inputs("a"), 3)
 
 
-def test_the_least_used_goes_first_and_the_same_is_kept_once() -> None:
+def test_least_recently_used_inputs_are_evicted_first_and_equal_inputs_kept_once() -> None:
     kept = KeptInputs(3 * SIZE)
     for letter in "abc":
         kept.whole(whole(letter))
@@ -46,7 +46,7 @@ def test_the_least_used_goes_first_and_the_same_is_kept_once() -> None:
 
 
 @pytest.mark.parametrize("capacity", [0, SIZE - 1])
-def test_what_has_no_room_is_run_and_not_kept(capacity: int) -> None:
+def test_inputs_above_the_capacity_are_run_and_not_kept(capacity: int) -> None:
     kept = KeptInputs(capacity)
     assert kept.whole(whole("a")).inputs == inputs("a")
     assert kept.size == 0
@@ -63,12 +63,12 @@ def test_inputs_under_another_digest_are_refused() -> None:
         kept.whole(named("b"))
 
 
-def test_without_a_digest_nothing_is_kept() -> None:
+def test_inputs_without_a_digest_are_not_kept() -> None:
     kept = KeptInputs(10 * SIZE)
     request = RunRequest("python", "", inputs("a"))
     assert kept.whole(request) is request
     assert kept.size == 0
 
 
-def test_where_one_input_ends_is_part_of_the_digest() -> None:
+def test_digest_depends_on_where_each_input_ends() -> None:
     assert len({digest_inputs(case) for case in ([b"12", b"3"], [b"1", b"23"], [b"123"], [b"123", b""], [])}) == 5

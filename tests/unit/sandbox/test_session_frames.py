@@ -21,7 +21,7 @@ def answer(out: bytes = b"", err: bytes = b"", said: bytes = b"", reason: bytes 
     return EXECUTED_HEAD.pack(*facts.values()) + out + err + said + reason
 
 
-def test_an_answer_says_what_the_code_did() -> None:
+def test_answer_holds_output_result_and_usage_of_the_code() -> None:
     found = parse_executed(answer(b"out", b"err", reply(b"42"), out_total=1000), CAP)
     assert (found.stdout, found.stdout_bytes, found.stderr, found.result, found.error) == (
         b"out", 1000, b"err", "42", None,

@@ -32,7 +32,7 @@ def test_the_expired_end_and_over_a_budget_the_largest(idle: list[Idle], endings
     assert [(ending.session, ending.cause) for ending in to_end(idle, BUDGET, NOW)] == endings
 
 
-def test_a_session_that_ends_is_told_why() -> None:
+def test_ending_session_has_its_reason() -> None:
     (ending,) = to_end([Idle("a", 990.0, 30 * MIB)], BUDGET, NOW)
     assert ending.reason == "idle sessions held more than 10 MiB together, and this one held most: 30 MiB"
 
@@ -60,5 +60,5 @@ def test_a_footprint_counts_pages_swap_and_mappings(tmp_path: Path, line: str, *
     assert found.maps_removed_file is removed
 
 
-def test_what_the_kernel_does_not_tell_is_unknown(tmp_path: Path) -> None:
+def test_footprint_without_kernel_figures_is_none(tmp_path: Path) -> None:
     assert footprint(7, "/place", tmp_path) is None

@@ -24,7 +24,7 @@ from evalrun_operator.schedules.objects import make_eval_run
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 
 
-async def test_a_listing_that_the_api_server_refuses_is_told_in_the_status_and_tried_again() -> None:
+async def test_listing_refused_by_the_api_server_is_reported_in_the_status_and_retried() -> None:
     """It had been tried again without end, and only the operator's log said so."""
     written: list[dict[str, Any]] = []
     fences: list[dict[str, Any]] = []

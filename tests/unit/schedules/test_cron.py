@@ -108,7 +108,7 @@ def test_looking_every_ten_minutes_meets_the_same_starts_as_looking_ahead(zone: 
         ("0 3 * * *", "../etc/passwd", "write e.g. Europe/Berlin"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_what_to_write(expression: str, zone: str, says: str) -> None:
+def test_invalid_expression_or_zone_is_refused_with_an_example(expression: str, zone: str, says: str) -> None:
     with pytest.raises(InvalidScheduleError, match=says):
         parse_cron(expression, zone)
 

@@ -116,7 +116,7 @@ def test_poisoned_status_heals_and_the_newest_checkpoint_is_evaluated(
     assert (nightly.steps, nightly.said(ScheduleCondition.STARTED)) == ([40], ("True", "NothingNew"))
 
 
-def test_deleted_newest_checkpoint_whose_run_was_seen_leads_back_to_no_older_one(tmp_path: Path) -> None:
+def test_deletion_of_the_newest_evaluated_checkpoint_starts_no_further_run(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 50, LONG_AGO)
     nightly = world(tmp_path).wait(hours=16).end().wait(hours=1)
     for file in (tmp_path / "global_step_50").iterdir():
@@ -133,7 +133,7 @@ PREMADE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", [{}, *PREMADE])
-async def test_run_that_somebody_made_before_under_the_schedules_next_name_is_not_the_schedules(
+async def test_run_premade_under_the_next_name_is_adopted_only_if_it_is_equal(
     changes: dict[str, Any],
 ) -> None:
     """Its name and the owner's uid can be known before. An equal run is left by a pass that was cut off."""

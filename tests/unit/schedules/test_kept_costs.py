@@ -71,14 +71,14 @@ def test_a_run_pays_what_it_used_and_its_share_of_the_rest(
     assert sum(paid_gpu_seconds(costs).values()) == 100 + 200 + 40 + 60
 
 
-def test_a_run_that_was_interrupted_elsewhere_pays_for_what_it_drew_here() -> None:
+def test_run_that_moved_to_another_cluster_pays_only_for_its_tokens_there() -> None:
     costs = add_run(KeptCosts(cluster="kept-2"), drawn(10, 900, 9))
     costs = add_gpu_seconds(costs, "use", 100, "uid-10", [drawn(10, 1000, 12)], 2)
     (paid,) = costs.runs
     assert (paid.output_tokens, paid.use_gpu_seconds, paid.start_gpu_seconds) == (100, 6, 94)
 
 
-def test_what_is_known_of_a_run_that_is_gone_stays() -> None:
+def test_costs_of_a_deleted_run_are_kept() -> None:
     costs = add_run(KeptCosts(cluster="kept-1"), drawn(10, 0, 0))
     costs = add_gpu_seconds(costs, "use", 30, "uid-10", [drawn(10, 50, 10)], 1)
     costs = add_gpu_seconds(costs, "idle", 5, None, [], 1)
@@ -95,7 +95,7 @@ def test_a_second_turn_of_a_run_adds_to_its_first() -> None:
     assert (paid.output_tokens, paid.turn_gpu_seconds, paid.use_gpu_seconds) == (90, 60, 25)
 
 
-def test_the_first_of_very_many_runs_are_one_sum_and_nothing_is_lost() -> None:
+def test_earliest_runs_beyond_the_limit_are_summed_without_losing_costs() -> None:
     costs = KeptCosts(cluster="kept-1")
     for step in range(MAX_PAID + 20):
         run = drawn(step, 0, 0)
@@ -106,7 +106,7 @@ def test_the_first_of_very_many_runs_are_one_sum_and_nothing_is_lost() -> None:
     assert paid == 7 * (MAX_PAID + 20)
 
 
-def test_the_gpu_hours_of_a_run_that_waited_for_its_turn_are_what_it_pays() -> None:
+def test_gpu_hours_of_a_run_on_kept_replicas_are_its_share_of_the_costs() -> None:
     cron, costs = parse_cron("0 2 * * *", "UTC"), two_turns(drawn(10, 3000, 20), drawn(20, 1000, 15))
     released = BEGIN + timedelta(hours=5)
     runs = [replace(drawn(step, 0, 0), gpus=2, started=BEGIN, released=released) for step in (10, 20)]

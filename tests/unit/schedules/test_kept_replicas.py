@@ -255,7 +255,7 @@ def test_after_a_run_that_failed_the_next_one_gets_new_replicas() -> None:
     assert world.up("head-2").settle().holder == "nightly-20"
 
 
-def test_what_is_on_its_way_out_is_waited_for() -> None:
+def test_cluster_being_deleted_is_waited_for_before_the_next_is_made() -> None:
     world = idle()
     world.runs[20] = a_run(20)
     ((name, seen),) = world.clusters.items()
@@ -285,7 +285,7 @@ def test_gpu_seconds_of_start_use_and_idling_are_apart() -> None:
     assert (status.start_gpu_seconds, status.use_gpu_seconds, status.idle_gpu_seconds) == (480, 240, 160)
 
 
-def test_shares_are_provisional_until_the_cluster_is_gone() -> None:
+def test_cost_shares_are_provisional_until_the_cluster_is_deleted() -> None:
     """Its whole life: 60 s of start, a turn of 30 s, 5 s idle, a turn of 10 s, 20 s idle, on eight GPUs."""
     world = with_runs(10, 20).settle()
     world.change_run(20, waits_for_replicas=False)
@@ -317,7 +317,7 @@ def test_shares_are_provisional_until_the_cluster_is_gone() -> None:
     assert costs.cluster == world.made[0]
 
 
-def test_a_cluster_that_nobody_waits_for_any_more_while_it_starts_is_released() -> None:
+def test_starting_cluster_without_a_waiting_run_is_released() -> None:
     world = with_runs(10).settle()
     world.change_run(10, complete=True)
     world.now = LATER
@@ -341,7 +341,7 @@ def test_replicas_that_were_announced_and_not_made_are_given_up_with_a_refusal()
     assert len(world.settle().made) == 1
 
 
-def test_replicas_that_are_there_serve_what_waits_and_go_in_spite_of_a_refusal() -> None:
+def test_existing_replicas_serve_waiting_runs_and_are_released_despite_a_refusal() -> None:
     world = with_runs(10, 20).settle().up().settle()
     world.refusal = "template.rollout.image: not allowed"
     assert world.change_run(10, generated=True).settle().holder == "nightly-20"
@@ -367,7 +367,7 @@ def test_starting_replicas_outlive_a_moment_in_which_their_run_is_not_seen_to_wa
     assert world.status.start_gpu_seconds == 620 * 8
 
 
-def test_starting_replicas_go_once_their_run_has_not_waited_for_long() -> None:
+def test_starting_replicas_are_released_once_no_run_waited_for_long() -> None:
     world = with_runs(10).settle()
     world.change_run(10, waits_for_replicas=False)
     world.now = LATER
@@ -481,7 +481,7 @@ def test_refusal_of_a_schedule_reaches_the_decision_on_its_replicas() -> None:
         ({"Admitted": "WaitingForReplicas"}, {"deletionTimestamp": BEGIN.isoformat()}, (True, False, True)),
     ],
 )
-def test_what_a_runs_conditions_say_of_its_turn(
+def test_conditions_of_a_run_tell_waiting_early_end_and_deletion(
     status: dict[str, str], metadata: dict[str, str], expected: tuple[bool, ...]
 ) -> None:
     manifest = make_eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)

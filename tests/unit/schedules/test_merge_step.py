@@ -68,7 +68,7 @@ def test_a_merge_that_fails_is_tried_again_then_left_to_the_next_start(tmp_path:
     assert (nightly.steps, nightly.said(MERGED)) == ([10], ("True", "AllMerged"))
 
 
-def test_merges_go_one_after_another_and_forbid_waits_for_them(tmp_path: Path) -> None:
+def test_merges_run_one_after_another_and_forbid_waits_for_them(tmp_path: Path) -> None:
     for step in (10, 20):
         write_shards(tmp_path, step, LONG_AGO)
     nightly = world(tmp_path, {**EVERY_NEW, "spec.concurrencyPolicy": "Forbid"}).wait(hours=16)
@@ -116,7 +116,7 @@ def test_a_failure_is_counted_once_though_the_jobs_deletion_was_lost(tmp_path: P
     assert nightly.merge_job is None
 
 
-def test_a_job_that_is_refused_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_refused_merge_job_is_reported_and_retried(tmp_path: Path) -> None:
     write_shards(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path)
     nightly.settle().now += timedelta(hours=16)

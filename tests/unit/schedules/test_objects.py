@@ -182,7 +182,9 @@ COMPLETE, FAILED = {"type": "Complete", "status": "True"}, {"type": "Failed", "s
         (job({**FAILED, "status": "False"}), [], "Running", ""),
     ],
 )
-def test_how_a_job_stands(manifest: dict[str, Any], pods: list[dict[str, Any]], state: str, message: str) -> None:
+def test_listing_job_state_and_message_follow_from_job_and_pods(
+    manifest: dict[str, Any], pods: list[dict[str, Any]], state: str, message: str
+) -> None:
     seen = parse_listing_job(manifest, pods)
     assert (seen.state, seen.message) == (state, message)
 
@@ -231,7 +233,7 @@ def test_a_schedules_jobs_reach_no_metadata_service_unless_aggregators_do() -> N
     assert named["egress"] == [{}]
 
 
-def test_a_schedules_jobs_go_where_its_runs_aggregators_go() -> None:
+def test_jobs_of_a_schedule_have_the_placement_of_its_runs_aggregators() -> None:
     chart = {"aggregator": {"nodeSelector": {"pool": "cpu"}, "priorityClassName": "low", "labels": {"team": "a"}}}
     own = {"aggregator": {"nodeSelector": {"pool": "own"}, "labels": {"team": "b"}}}
     schedule = evalschedule({"spec.template.placement": own})

@@ -42,7 +42,7 @@ def nights(race: ScheduleWorld, root: Path, gates: list[str | None], **ends: Any
         ([None, "True", "False", "True", "False"], 40, []),
     ],
 )
-def test_the_best_is_whichever_passes_against_the_best_so_far(
+def test_best_checkpoint_is_the_last_that_passed_against_the_best_so_far(
     tmp_path: Path, gates: list[str | None], best: int, rivals: list[int]
 ) -> None:
     found = nights(a_race(tmp_path), tmp_path, gates).status.best
@@ -61,7 +61,7 @@ def test_each_checkpoint_is_compared_with_the_best_of_its_time(tmp_path: Path) -
     ]
 
 
-def test_what_was_stopped_early_is_no_baseline(tmp_path: Path) -> None:
+def test_run_stopped_early_is_not_the_best_of_the_race(tmp_path: Path) -> None:
     assert nights(a_race(tmp_path), tmp_path, [None], stopped_early=True).status.best is None
     assert nights(a_race(tmp_path), tmp_path, [None]).status.best is not None
 
@@ -80,7 +80,7 @@ def test_a_run_that_was_compared_with_an_earlier_best_is_no_candidate(tmp_path: 
     assert (race.status.best.step, race.status.best.rivals) == (20, [])
 
 
-def test_the_best_outlives_its_run_and_the_end_of_the_race_forgets_it(tmp_path: Path) -> None:
+def test_best_checkpoint_outlives_its_run_and_is_forgotten_with_the_race(tmp_path: Path) -> None:
     race = nights(a_race(tmp_path, {"spec.successfulRunsHistoryLimit": 1}), tmp_path, [None, "False", "False"])
     assert {run.step for run in race.runs.values()} == {30}
     assert race.status.best is not None
@@ -119,12 +119,12 @@ def test_the_gate_of_a_race_is_one_that_a_run_may_have(tmp_path: Path) -> None:
     assert (gate.baseline, gate.min_gain) == (best.output_url, 0.0)
 
 
-def test_to_lose_a_race_is_no_failed_gate(tmp_path: Path) -> None:
+def test_run_that_loses_the_race_has_no_failed_gate(tmp_path: Path) -> None:
     status = nights(a_race(tmp_path), tmp_path, [None, "False"]).status
     assert (status.gate, status.latest_result and status.latest_result.step) == ("NoGate", 20)
 
 
-def test_nobody_takes_the_place_of_a_run_whose_model_is_still_merged(tmp_path: Path) -> None:
+def test_forged_run_is_not_taken_for_the_run_of_a_checkpoint_being_merged(tmp_path: Path) -> None:
     race = a_race(tmp_path, {"spec.merge": {"cache": "s3://models"}})
     write_shards(tmp_path, 10, race.now)
     race.wait(hours=24)

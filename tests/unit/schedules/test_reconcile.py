@@ -57,7 +57,7 @@ def test_suspended_schedule_shows_no_next_start(tmp_path: Path) -> None:
     assert nightly.change(suspend=False).settle().status.next == "2026-05-02 03:00 UTC"
 
 
-def test_the_run_says_where_its_model_comes_from(tmp_path: Path) -> None:
+def test_run_holds_the_url_and_the_parent_of_its_checkpoint(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path, {"spec.template.lineage": {"phase": "grpo"}}).wait(hours=16)
     (first,) = nightly.runs.values()
@@ -80,7 +80,7 @@ def test_every_new_takes_each_in_order_bounded_by_tick(tmp_path: Path) -> None:
     assert nightly.wait(hours=48).steps == [9, 10, 20, 30, 100]
 
 
-def test_nothing_is_evaluated_again_after_its_run_is_deleted(tmp_path: Path) -> None:
+def test_checkpoint_is_not_evaluated_again_after_its_run_is_deleted(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path).wait(hours=16).end()
     nightly.wait(hours=1).runs.clear()
@@ -125,7 +125,7 @@ def test_a_broken_checkpoint_gets_an_event_no_run_and_another_look(tmp_path: Pat
     assert nightly.wait(hours=2).steps == [10, 20]
 
 
-def test_a_bucket_that_is_away_is_tried_again_and_costs_no_night(tmp_path: Path) -> None:
+def test_unreachable_bucket_is_retried_within_the_same_night(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path)
     nightly.reachable = False
@@ -137,7 +137,7 @@ def test_a_bucket_that_is_away_is_tried_again_and_costs_no_night(tmp_path: Path)
     assert nightly.wait(minutes=11).steps == [10]
 
 
-def test_a_night_with_the_bucket_away_is_said_to_be_missed(tmp_path: Path) -> None:
+def test_night_with_an_unreachable_bucket_is_reported_as_missed(tmp_path: Path) -> None:
     nightly = world(tmp_path)
     nightly.reachable = False
     nightly.wait(hours=40)
@@ -147,7 +147,7 @@ def test_a_night_with_the_bucket_away_is_said_to_be_missed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("deadline", "steps", "missed"), [(None, [10], False), (3600, [], True), (36_000, [10], False)]
 )
-def test_a_night_that_the_operator_was_down(
+def test_start_during_a_downtime_is_made_up_within_the_starting_deadline_else_missed(
     tmp_path: Path, deadline: int | None, steps: list[int], missed: bool
 ) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
@@ -169,7 +169,7 @@ def test_several_nights_that_were_missed_are_counted_and_made_up_once(tmp_path: 
 @pytest.mark.parametrize(
     ("policy", "steps", "active"), [("Forbid", [10], [10]), ("Allow", [10, 20], [10, 20]), ("Replace", [10, 20], [20])]
 )
-def test_runs_of_the_night_before_that_are_still_active(
+def test_concurrency_policy_decides_about_runs_still_active(
     tmp_path: Path, policy: str, steps: list[int], active: list[int]
 ) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
@@ -212,7 +212,7 @@ def test_a_run_that_was_asked_for_by_hand_is_not_replaced(tmp_path: Path) -> Non
     assert [run.step for run in nightly.runs.values()] == [10, 30]
 
 
-def test_suspended_starts_nothing_but_what_is_asked_for_by_hand(tmp_path: Path) -> None:
+def test_suspended_schedule_starts_only_runs_triggered_by_hand(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path, {"spec.suspend": True}).wait(days=2)
     assert nightly.made == []
@@ -246,7 +246,7 @@ def test_the_budget_is_judged_by_the_last_measured_run(tmp_path: Path) -> None:
     assert nightly.wait(hours=8).steps == [10, 20, 30, 40, 50]  # a new day
 
 
-def test_a_budget_below_one_run_says_so(tmp_path: Path) -> None:
+def test_budget_below_one_run_is_reported_with_the_remedy(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     changes = {"spec.budget": {"gpuHoursPerDay": "4"}, "spec.template.rollout.replicas": 4}
     nightly = world(tmp_path, changes).wait(hours=16).end(hours=1)
@@ -256,7 +256,7 @@ def test_a_budget_below_one_run_says_so(tmp_path: Path) -> None:
     assert "raise budget.gpuHoursPerDay" in nightly.message(STARTED)
 
 
-def test_history_limits_delete_ended_runs_and_remember_what_they_said(tmp_path: Path) -> None:
+def test_history_limits_delete_ended_runs_and_keep_their_results_in_the_status(tmp_path: Path) -> None:
     nightly = world(tmp_path, {"spec.successfulRunsHistoryLimit": 2, "spec.failedRunsHistoryLimit": 1})
     for number, succeeded in enumerate((True, False, True, False, True, True)):
         write_checkpoint(tmp_path, 10 * (number + 1), nightly.now)
@@ -289,7 +289,7 @@ def test_the_last_good_checkpoint_is_the_newest_whose_gate_did_not_fail(
     assert (last.step if last else None, nightly.status.gate) == (good, gate)
 
 
-def test_a_cron_expression_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_unreadable_cron_expression_is_reported_as_invalid_schedule(tmp_path: Path) -> None:
     nightly = world(tmp_path, {"spec.schedule": "0 3 30 2 *"}).settle()
     assert nightly.said(ScheduleCondition.ACCEPTED) == ("False", "InvalidSchedule")
     assert nightly.status.reason == "InvalidSchedule"
@@ -342,7 +342,7 @@ def test_a_start_by_hand_that_is_refused_is_tried_again_by_a_suspended_schedule_
     assert nightly.wait(minutes=5).steps == [10]
 
 
-def test_a_start_whose_run_is_refused_until_the_next_is_not_said_to_be_missed(tmp_path: Path) -> None:
+def test_refused_start_is_not_reported_as_missed_at_the_next_start(tmp_path: Path) -> None:
     nightly, decision = night_of_a_start(tmp_path)
     refuse_start(nightly, decision)
     nightly.job, nightly.now = None, nightly.now + timedelta(hours=24)
@@ -390,7 +390,7 @@ def test_killed_at_any_write_each_checkpoint_has_one_run(tmp_path: Path, seed: i
     assert len(set(nightly.made)) == len(nightly.made) == sound
 
 
-def test_mean_decision_again_from_the_same_state_changes_nothing(tmp_path: Path) -> None:
+def test_decide_again_from_the_same_state_changes_nothing(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path).wait(hours=16).end().wait(hours=1)
     again = decide(nightly.schedule, nightly.observed(), nightly.now)

@@ -5,7 +5,7 @@ import re
 import peers
 
 
-def test_each_test_that_compares_reads_a_variable_that_is_set() -> None:
+def test_variables_read_by_comparing_tests_are_all_set() -> None:
     found = {
         variable
         for test in peers.TESTS

@@ -42,7 +42,7 @@ def test_settings_page_has_every_class_with_variables() -> None:
     assert written == {settings.__name__ for _, settings in SERVICES.values()}
 
 
-def test_http_page_shows_routes_and_fields_with_what_a_caller_may_send() -> None:
+def test_http_page_shows_routes_and_fields_with_type_default_and_unit() -> None:
     page = render_http()
     assert "| `POST /v1/rewards` | Judge a batch of answers. | `BatchRequest` | `BatchResponse` |" in page
     assert "- `DELETE /v1/sessions/{session}`" in page

@@ -91,7 +91,7 @@ def test_release_signed_by_another_key_differs(signed: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("given", "code"), [(["--trust", "key.pub"], 0), ([], 5), (["--trust", "release/sbom/judge.json"], 2)]
 )
-def test_verify_ends_with_a_code_by_who_is_trusted(
+def test_verify_exit_code_depends_on_the_trusted_key(
     signed: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], code: int
 ) -> None:
     monkeypatch.chdir(signed.parent)

@@ -105,7 +105,7 @@ def test_an_image_without_locks_is_described_by_its_files(tmp_path: Path) -> Non
     assert len(list((tmp_path / "out").iterdir())) == len(generate_sbom.IMAGES) + 1
 
 
-def test_an_image_with_locks_gets_its_debian_packages_beside_them(tmp_path: Path) -> None:
+def test_image_with_locks_lists_locked_and_debian_packages(tmp_path: Path) -> None:
     write_image(tmp_path)
     names = {component.name for component in generate_sbom.make_bill_of_materials("judge", tmp_path).components}
     locked = {component.name for component in generate_sbom.make_bill_of_materials("judge").components}
@@ -131,7 +131,7 @@ def test_files_that_are_no_image_are_refused(tmp_path: Path, capsys: pytest.Capt
         ("see /usr/share/common-licenses/GPL-3 and /usr/share/common-licenses/Artistic.", ["Artistic", "GPL-3"]),
     ],
 )
-def test_licences_of_a_copyright_file(text: str, licences: list[str]) -> None:
+def test_debian_licences_names_common_licences_else_the_file(text: str, licences: list[str]) -> None:
     assert debian_licences(text, "usr/share/doc/x/copyright") == licences
 
 

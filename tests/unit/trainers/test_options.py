@@ -16,7 +16,7 @@ def test_arguments_win_over_the_environment_and_that_over_defaults() -> None:
 
 
 @pytest.mark.parametrize(("given", "meant"), [("raise", "raise"), ("RAISE", "raise"), ("-0.5", -0.5), (0, 0.0)])
-def test_what_a_sample_counts_that_was_not_judged(given: object, meant: object) -> None:
+def test_on_not_judged_accepts_raise_nan_or_a_number(given: object, meant: object) -> None:
     assert read_options({"on_not_judged": given}, {}).on_not_judged == meant
     nan = read_options({"on_not_judged": "nan"}, {}).on_not_judged
     assert isinstance(nan, float)
@@ -37,6 +37,6 @@ def test_what_a_sample_counts_that_was_not_judged(given: object, meant: object) 
         ({"adress": "x"}, "unknown option 'adress'"),
     ],
 )
-def test_what_cannot_be_used_is_named(given: dict[str, object], message: str) -> None:
+def test_unusable_option_is_refused_by_name(given: dict[str, object], message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         read_options(given, {})

@@ -16,7 +16,7 @@ UNKNOWN = {"outcome": "not_judged", "reward": None, "reason": "no sandbox"}
 INVALID = {"outcome": "invalid", "reward": None, "reason": "no tests"}
 
 
-def test_a_row_of_verls() -> None:
+def test_make_sample_reads_a_verl_row() -> None:
     extra = {"language": "cpp", "truncated": True, "problem_prompt": "Echo.", "index": 3}
     assert make_sample("codecontests", "x", {"inputs": []}, extra) == {
         "response": "x", "data_source": "codecontests", "ground_truth": {"inputs": []}, "language": "cpp",
@@ -36,7 +36,7 @@ def test_extra_info_reaches_a_grader_as_json_can_hold_it() -> None:
     assert "extra_info" not in make_sample("gsm8k", "x", "4")
 
 
-def test_what_is_logged_has_the_same_keys_whatever_came_and_no_lists() -> None:
+def test_log_entry_has_the_same_scalar_keys_for_every_outcome() -> None:
     known, unknown = make_log_entry(JUDGED, 0.5), make_log_entry(UNKNOWN, -1.0)
     assert known.keys() == unknown.keys()
     assert all(isinstance(value, float | str) for row in (known, unknown) for value in row.values())
@@ -45,7 +45,7 @@ def test_what_is_logged_has_the_same_keys_whatever_came_and_no_lists() -> None:
     assert math.isnan(unknown["pass_ratio"])
 
 
-def test_a_reward_or_what_stands_for_none() -> None:
+def test_choose_reward_uses_the_configured_value_or_raises_without_a_reward() -> None:
     assert choose_reward(JUDGED, Options()) == 0.5
     assert choose_reward(UNKNOWN, Options(on_not_judged=-1.0)) == -1.0
     assert math.isnan(choose_reward(UNKNOWN, Options(on_not_judged=math.nan)))
@@ -58,7 +58,7 @@ def test_a_reward_or_what_stands_for_none() -> None:
         choose_reward(UNKNOWN, Options(on_invalid=0.0))
 
 
-def test_trls_columns() -> None:
+def test_make_samples_reads_trl_columns() -> None:
     chat = [{"role": "assistant", "content": "y"}]
     columns = {"ground_truth": ["t1", "t2"], "data_source": ["a", "b"], "trainer_state": object()}
     first, second = make_samples(["p", [{"role": "user", "content": "q"}]], ["x", chat], columns)

@@ -18,7 +18,7 @@ def outputs(program: str, given: str) -> str:
     return printed.getvalue()
 
 
-def test_each_answer_passes_the_share_of_its_tests_that_it_says() -> None:
+def test_each_answer_passes_the_share_of_tests_given_by_its_reward() -> None:
     for answer in make_answers(200):
         program = answer.solution.partition("```python\n")[2].partition("```")[0]
         tests = json.loads(answer.ground_truth)

@@ -16,13 +16,13 @@ def row(way: str, *rewards: float | None) -> Row:
     return make_row(given, DESERVED)
 
 
-def test_a_row_counts_wrong_and_absent_rewards_apart() -> None:
+def test_row_counts_wrong_and_absent_rewards_separately() -> None:
     given = row(OWN, 1.0, 0.25, None)
     assert (given.wrong, given.absent, given.mean, given.true_mean) == (1, 1, 0.625, 0.5)
     assert given.answers_per_second == 2.0
 
 
-def test_a_reward_of_32_bits_is_the_same_reward() -> None:
+def test_reward_rounded_to_32_bits_is_not_wrong() -> None:
     assert row(EVALRUN, 1.0, 0.5 + 1e-8, 0.0).wrong == 0
 
 

@@ -31,7 +31,7 @@ def rates(results: list[SampleResult], *, elapsed: float, servers: int = 1, slot
     return found
 
 
-def test_rates_of_a_run_that_waited_for_its_answers() -> None:
+def test_rates_of_a_generation_bound_run_separate_start_and_generation() -> None:
     found = rates(answers(100), elapsed=130.0)
     assert (found.generating_seconds, found.working_seconds, found.start_seconds) == (100.0, 100.5, 29.5)
     assert not found.judge_decided
@@ -50,7 +50,7 @@ def test_rates_of_a_run_that_waited_for_its_answers() -> None:
         ({"another": 200}, Capacity(1, 2, 0), 229.5, 0.0),
     ],
 )
-def test_what_decides_the_wall_time_scales_with_servers_or_slots(
+def test_estimated_wall_time_scales_with_servers_or_slots(
     drawn: dict[str, int], capacity: Capacity, wall: float, gpu_hours: float
 ) -> None:
     found = estimate(drawn, rates(answers(100), elapsed=130.0), capacity)
@@ -58,7 +58,7 @@ def test_what_decides_the_wall_time_scales_with_servers_or_slots(
     assert found.gpu_hours == pytest.approx(gpu_hours)
 
 
-def test_a_run_that_waited_for_its_judge_says_what_judging_costs_beside_cpu() -> None:
+def test_rates_of_a_judge_bound_run_give_its_judging_time() -> None:
     slow = rates(answers(100, every=0.01, judged_after=50.0), elapsed=61.0)
     assert slow.judge_decided
     assert estimate({"humaneval": 200}, slow, Capacity(1, 4, 0)).judging_seconds == pytest.approx(51.0, rel=0.01)
@@ -73,7 +73,7 @@ def test_the_slowest_program_is_waited_for_once_however_long_the_run() -> None:
     assert estimate({"humaneval": 1000}, found, Capacity(1, 2, 0)).judging_seconds == pytest.approx(10 + 8, abs=0.2)
 
 
-def test_tokens_weigh_answers_unless_servers_did_not_count_them() -> None:
+def test_estimate_scales_with_tokens_or_with_answers_without_token_counts() -> None:
     long = [dataclasses.replace(each, output_tokens=300) for each in answers(50, dataset="long")]
     shorter = [dataclasses.replace(each, started_at=each.started_at + 50) for each in answers(50) if each.started_at]
     both = rates([*long, *shorter], elapsed=100.0)
@@ -96,7 +96,7 @@ def test_pods_are_those_that_the_operator_makes_with_their_requests() -> None:
     assert "unknown: wall time and GPU hours: name an earlier run" in lines
 
 
-def test_uncountable_answers_are_unknown_and_so_is_the_time() -> None:
+def test_plan_with_uncountable_answers_reports_answers_and_time_as_unknown() -> None:
     run = evalrun(rollout=False)
     counted = [Count("humaneval", 164), Count("contests", None, "a volume can be read only in its cluster")]
     lines = "\n".join(plan_lines(run, counted, rates(answers(10), elapsed=20.0), "outputs/base", local=True))

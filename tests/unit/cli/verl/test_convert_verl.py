@@ -59,7 +59,7 @@ def fates(converted: Converted) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("values", [GENERATION, TRAINER])
-def test_every_key_has_a_fate_and_the_evalrun_is_valid(values: dict[str, Any]) -> None:
+def test_convert_accounts_for_every_key_and_gives_a_valid_evalrun(values: dict[str, Any]) -> None:
     converted = convert(values, "f.yaml")
     assert [entry.key for entry in converted.entries] == Document(values, "f.yaml").open_keys
     assert set(fates(converted).values()) <= {"mapped", "default", "ignored"}
@@ -67,7 +67,7 @@ def test_every_key_has_a_fate_and_the_evalrun_is_valid(values: dict[str, Any]) -
     assert all(entry.key in account_text(converted.entries) for entry in converted.entries)
 
 
-def test_a_generation_file() -> None:
+def test_convert_generation_file_gives_protocol_rollout_and_datasets() -> None:
     spec = convert(GENERATION, "f.yaml").manifest["spec"]
     assert spec["protocol"] == {
         "name": "EVAL@k", "temperature": "0.6", "samples": 8, "k": [1, 8], "topP": "0.95", "maxNewTokens": 300,
@@ -78,7 +78,7 @@ def test_a_generation_file() -> None:
     assert spec["datasets"] == [{"name": "problems", "source": "problems.parquet"}]
 
 
-def test_a_trainers_file_gives_its_validation() -> None:
+def test_convert_trainer_file_gives_its_validation_settings() -> None:
     converted = convert(TRAINER, "f.yaml")
     spec = converted.manifest["spec"]
     assert spec["protocol"] == {"name": "EVAL@1", "maxNewTokens": 900, "deterministic": True}
@@ -246,7 +246,7 @@ def test_apply_overrides_removes_a_key() -> None:
         ("a b=1", "write key=value"), ("a=[1", "put it in quotes"),
     ],
 )  # fmt: skip
-def test_apply_overrides_refuses_what_only_hydra_resolves(override: str, message: str) -> None:
+def test_apply_overrides_refuses_syntax_that_only_hydra_resolves(override: str, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         apply_overrides({}, [override])
 
@@ -258,7 +258,7 @@ EVALUATION: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("layout", ["custom_reward_function", "reward.custom_reward_function"])
-def test_both_layouts_of_an_evaluation_file(layout: str) -> None:
+def test_read_evaluation_accepts_both_layouts_of_the_reward_function(layout: str) -> None:
     values = changed(EVALUATION, layout, {"path": None, "name": "compute_score"})
     evaluation = read_evaluation(values, "e.yaml")
     assert (evaluation.file, evaluation.renamed) == ("rows.parquet", {"answers": "responses"})

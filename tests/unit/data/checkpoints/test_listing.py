@@ -105,7 +105,7 @@ FSDP = {f"actor/model_world_size_2_rank_{rank}.pt": "w" for rank in (0, 1)} | {
         ({"actor/model/dist_ckpt/x": "w", "actor/model/huggingface/config.json": "{}"}, "--backend megatron"),
     ],
 )
-def test_a_broken_checkpoint_is_told_with_what_it_lacks(tmp_path: Path, files: dict[str, str], says: str) -> None:
+def test_broken_checkpoint_is_reported_with_the_missing_part(tmp_path: Path, files: dict[str, str], says: str) -> None:
     write(tmp_path / "global_step_5", files)
     answer = listed(tmp_path)
     (trouble,) = answer.troubles
@@ -116,7 +116,7 @@ def test_a_broken_checkpoint_is_told_with_what_it_lacks(tmp_path: Path, files: d
 SHARDED = FSDP | {"actor/fsdp_config.json": '{"world_size": 2}', "actor/optim_world_size_2_rank_0.pt": "o"}
 
 
-def test_shards_are_ready_where_they_are_merged_and_the_optimizers_state_is_no_part_of_them(tmp_path: Path) -> None:
+def test_shards_are_ready_if_merged_and_optimizer_state_does_not_change_their_digest(tmp_path: Path) -> None:
     write(tmp_path / "global_step_5", SHARDED)
     (first,) = listed(tmp_path, merge=True).ready
     assert (first.path, first.step, first.merge) == ("global_step_5/actor", 5, True)
@@ -167,7 +167,7 @@ def test_a_lora_adapter_is_ready_where_its_base_is_named(tmp_path: Path, files: 
         ),
     ],
 )
-def test_an_adapter_that_cannot_be_served_is_told_with_what_to_write(
+def test_adapter_that_cannot_be_served_is_reported_with_the_remedy(
     tmp_path: Path, files: dict[str, str], fields: dict[str, Any], says: str
 ) -> None:
     write(tmp_path / "global_step_5", files)
@@ -176,7 +176,7 @@ def test_an_adapter_that_cannot_be_served_is_told_with_what_to_write(
     assert says in answer.troubles[0].reason
 
 
-def test_shards_of_a_lora_training_become_an_adapter_and_a_whole_model_stays_one(tmp_path: Path) -> None:
+def test_lora_shards_are_merged_into_an_adapter_and_a_whole_model_is_used_unmerged(tmp_path: Path) -> None:
     write(tmp_path / "global_step_5", SHARDED | {"actor/lora_train_meta.json": "{}"})
     write(tmp_path / "global_step_6", model() | adapter())  # merged into the base by the trainer
     first, second = listed(tmp_path, merge=True, base=BASE, policy="EveryNew").ready
@@ -201,7 +201,7 @@ def test_a_checkpoint_that_has_its_weights_is_not_merged(tmp_path: Path) -> None
         (without(SHARDED, "actor/huggingface/tokenizer.json"), "a tokenizer in actor/huggingface"),
     ],
 )
-def test_shards_that_cannot_be_merged_are_told_with_what_they_lack(
+def test_shards_that_cannot_be_merged_are_reported_with_the_missing_file(
     tmp_path: Path, files: dict[str, str], says: str
 ) -> None:
     write(tmp_path / "global_step_5", files)
@@ -210,7 +210,7 @@ def test_shards_that_cannot_be_merged_are_told_with_what_they_lack(
     assert says in answer.troubles[0].reason
 
 
-def test_without_marker_and_tracker_a_directory_must_be_quiet(tmp_path: Path) -> None:
+def test_directory_without_marker_and_tracker_is_ready_after_the_quiet_period(tmp_path: Path) -> None:
     write(tmp_path / "global_step_5", model(), NOW.timestamp() - 299)
     (trouble,) = listed(tmp_path, quiet_seconds=300).troubles
     assert (trouble.broken, trouble.reason) == (False, "was written to 299 s ago: 300 s without a write are waited for")
@@ -222,7 +222,7 @@ def test_incomplete_checkpoint_in_progress_is_no_fault(tmp_path: Path) -> None:
     assert [trouble.broken for trouble in listed(tmp_path).troubles] == [False]
 
 
-def test_a_marker_says_it_alone(tmp_path: Path) -> None:
+def test_ready_marker_alone_decides_whether_a_checkpoint_is_ready(tmp_path: Path) -> None:
     write(tmp_path / "global_step_5", model(), NOW.timestamp())
     (trouble,) = listed(tmp_path, ready_marker="DONE").troubles
     assert (trouble.broken, trouble.reason) == (False, "has no DONE yet")
@@ -240,7 +240,7 @@ def test_steps_up_to_the_trackers_are_complete(tmp_path: Path) -> None:
     assert [(one.name, one.broken) for one in answer.troubles] == [("global_step_20", False)]
 
 
-def test_latest_takes_the_newest_sound_one_and_names_what_is_above_it(tmp_path: Path) -> None:
+def test_latest_selects_the_newest_sound_checkpoint_and_reports_newer_broken_ones(tmp_path: Path) -> None:
     for step in (9, 10, 100):
         write(tmp_path / f"global_step_{step}", model(str(step)))
     write(tmp_path / "global_step_110", without(model(), "config.json"))
@@ -249,7 +249,7 @@ def test_latest_takes_the_newest_sound_one_and_names_what_is_above_it(tmp_path: 
     assert [one.name for one in answer.troubles] == ["global_step_110"]
 
 
-def test_every_new_goes_by_step_up_to_its_limit(tmp_path: Path) -> None:
+def test_every_new_lists_checkpoints_by_step_up_to_the_limit(tmp_path: Path) -> None:
     for step in (100, 9, 20, 10):
         write(tmp_path / f"global_step_{step}", model(str(step)))
     answer = listed(tmp_path, policy="EveryNew", limit=3)
@@ -260,7 +260,7 @@ def test_every_new_goes_by_step_up_to_its_limit(tmp_path: Path) -> None:
     assert [one.step for one in listed(tmp_path, policy="EveryNew", from_step=20).ready] == [20, 100]
 
 
-def test_a_rewrite_is_a_new_checkpoint_and_a_copy_is_not(tmp_path: Path) -> None:
+def test_rewritten_checkpoint_has_a_new_digest_and_a_copy_has_the_same(tmp_path: Path) -> None:
     for place in ("a", "b"):
         write(tmp_path / place / "global_step_5", model("first"))
     first = listed(tmp_path / "a").ready[0].digest
@@ -301,7 +301,7 @@ def test_the_digest_sees_both_ends_of_a_large_file(tmp_path: Path) -> None:
     assert len(digests) == 3
 
 
-def test_names_without_a_step_and_other_directories(tmp_path: Path) -> None:
+def test_directory_name_without_a_step_is_reported_and_other_directories_are_ignored(tmp_path: Path) -> None:
     write(tmp_path / "global_step_final", model())
     write(tmp_path / "tensorboard_1", {"x": ""})
     answer = listed(tmp_path)
@@ -338,7 +338,7 @@ def test_the_step_is_the_last_number(name: str, step: int | None) -> None:
     assert parse_step(name) == step
 
 
-def test_stores_words_for_tag_and_time() -> None:
+def test_make_file_fact_reads_etag_and_time_of_each_store() -> None:
     s3 = make_file_fact({"size": 3, "ETag": '"e"', "LastModified": NOW})
     gcs = make_file_fact({"size": 3, "etag": "e", "updated": "2026-05-01T03:00:00Z"})
     local = make_file_fact({"size": 3, "mtime": NOW.timestamp()})
@@ -357,7 +357,7 @@ def test_the_job_answers_into_its_termination_message(tmp_path: Path, capsys: py
     assert main(["{}"]) == 2
 
 
-def test_an_answer_fits_into_a_termination_message_and_says_what_it_left_out() -> None:
+def test_long_answer_is_cut_to_fit_a_termination_message_and_marked_incomplete() -> None:
     ready = [ReadyCheckpoint(path=f"{'x' * 300}_{step}", step=step, digest="a" * 32) for step in range(16)]
     troubles = [Trouble(name="y" * 200, broken=True, reason="z" * 300) for _ in range(20)]
     text = encode_answer(ListingAnswer(folders=1000, ready=ready, troubles=troubles))
@@ -369,7 +369,7 @@ def test_an_answer_fits_into_a_termination_message_and_says_what_it_left_out() -
         decode_answer(text[:-5])
 
 
-def test_long_number_in_a_name_is_told_from_no_number(tmp_path: Path) -> None:
+def test_too_long_and_missing_numbers_in_names_are_reported_differently(tmp_path: Path) -> None:
     write(tmp_path / f"global_step_{'9' * 20}", model())
     write(tmp_path / "global_step_last", model())
     reasons = [trouble.reason for trouble in listed(tmp_path).troubles]
@@ -380,7 +380,7 @@ def test_long_number_in_a_name_is_told_from_no_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Latest", "EveryNew"])
-def test_copy_of_an_evaluated_checkpoint_hides_no_later_one(policy: str, tmp_path: Path) -> None:
+def test_copy_of_an_evaluated_checkpoint_does_not_hide_a_new_checkpoint(policy: str, tmp_path: Path) -> None:
     write(tmp_path / "global_step_100", model("old"))
     digest = listed(tmp_path).ready[0].digest[:10]
     write(tmp_path / "global_step_900", model("old"))

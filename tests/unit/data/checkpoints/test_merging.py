@@ -23,7 +23,7 @@ def name(step: int) -> str:
     return f"step-{step}-{step:010x}"
 
 
-def test_the_merger_gets_what_it_reads_and_nothing_else(tmp_path: Path) -> None:
+def test_fetch_copies_only_the_files_that_the_merger_reads(tmp_path: Path) -> None:
     files = {"model_world_size_1_rank_0.pt": "w", "fsdp_config.json": "{}", "huggingface/config.json": "{}"}
     write(tmp_path / "actor", files | {"optim_world_size_1_rank_0.pt": "large", "extra_state_world_size_1.pt": "x"})
     for _ in range(2):  # a container that is restarted
@@ -48,19 +48,19 @@ def test_remains_of_an_attempt_are_replaced(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in left.iterdir()} == MODEL
 
 
-def test_the_bound_holds_however_many_there_were() -> None:
+def test_find_outdated_keeps_the_newest_and_the_models_in_use() -> None:
     there = [*map(name, range(1, 8)), "step-3", "other"]
     assert find_outdated(there, name(9), 3, {f"{2:010x}"}) == [name(step) for step in (1, 3, 4, 5)]
     assert find_outdated([name(9)], name(9), 1, set()) == []
 
 
-def test_a_merged_adapter_is_put_into_the_cache_without_the_base_beside_it(tmp_path: Path) -> None:
+def test_merged_adapter_is_cached_without_its_base(tmp_path: Path) -> None:
     merged, cache = write(tmp_path / "merged", MODEL | ADAPTER), tmp_path / "cache"
     assert main(["store", str(merged), str(cache), name(5), "--keep=3", "--adapter"]) == 0
     assert {path.name for path in (cache / name(5)).iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_a_model_is_never_taken_for_the_adapter_that_was_expected(tmp_path: Path) -> None:
+def test_store_of_a_model_where_an_adapter_is_expected_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="wrote no LoRA adapter"):
         store_model(write(tmp_path / "merged", MODEL), str(tmp_path / "cache"), name(5), 3, [], adapter=True)
     assert not (tmp_path / "cache").exists()

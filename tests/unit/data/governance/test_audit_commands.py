@@ -26,7 +26,7 @@ def plan(tmp_path: Path) -> Path:
     return write_plan(tmp_path, datasets)
 
 
-def test_an_overlap_fails_the_command_after_everything_was_written(
+def test_overlap_fails_the_command_after_all_files_were_written(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["prepare", str(plan), "--output", str(tmp_path / "out")]) == 1
@@ -51,7 +51,7 @@ def audit_of(directory: Path) -> dict[str, dict[str, dict[str, str]]]:
     return content
 
 
-def test_an_allow_file_settles_it_and_what_covers_nothing_is_named(
+def test_allow_file_passes_the_audit_and_unused_allowances_are_named(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["prepare", str(plan), "--output", str(tmp_path / "out")])
@@ -84,7 +84,9 @@ def test_show_gives_the_hash_that_sha256sum_gives_and_finds_a_changed_manifest(
 
 
 @pytest.mark.parametrize("command", ["audit", "show"])
-def test_a_directory_that_was_not_prepared(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unprepared_directory_is_refused_with_the_reason(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([command, str(tmp_path)]) == 2
     assert "is no prepared directory" in capsys.readouterr().err
     (tmp_path / ".preparing").mkdir()

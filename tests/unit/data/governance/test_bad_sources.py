@@ -115,7 +115,7 @@ BAD_FILES = [
 @pytest.mark.parametrize(
     ("name", "content", "message"), [kind[1:] for kind in BAD_FILES], ids=[k[0] for k in BAD_FILES]
 )
-def test_a_bad_file_is_named_with_its_line_and_nothing_is_left(
+def test_bad_file_is_named_with_its_line_and_no_output_is_left(
     name: str, content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -162,7 +162,7 @@ def test_a_link_out_of_the_plans_directory_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["missing.jsonl", "directory", "nostore://bucket/rows.jsonl", "memory://no/rows.jsonl"]
 )
-def test_a_source_that_is_not_there(source: str, tmp_path: Path) -> None:
+def test_missing_source_is_named_and_nothing_is_written(source: str, tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     plan = write_plan(tmp_path, [{"name": "contest", "source": source, "role": "dev"}])
     with pytest.raises(BadInputError, match=f"^{source}: "):
@@ -203,7 +203,7 @@ def test_a_source_that_is_not_there(source: str, tmp_path: Path) -> None:
         ("allow: no.yaml\ndatasets: [{name: a, role: dev, source: x}]", "no.yaml: no such file"),
     ],
 )
-def test_a_bad_plan(plan: str, message: str, tmp_path: Path) -> None:
+def test_bad_plan_is_refused_with_entry_and_field(plan: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(plan, encoding="utf-8")
     with pytest.raises(BadInputError, match=message):
         read_plan(tmp_path / "plan.yaml")
@@ -218,7 +218,7 @@ def test_a_bad_plan(plan: str, message: str, tmp_path: Path) -> None:
         ("{first: a, second: b, why: c}", "field 'why' is unknown"),
     ],
 )
-def test_a_bad_allow_file(entry: str, message: str, tmp_path: Path) -> None:
+def test_bad_allow_file_is_refused_with_entry_and_field(entry: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "allow.yaml").write_text(f"- {entry}\n", encoding="utf-8")
     (tmp_path / "plan.yaml").write_text("allow: allow.yaml\ndatasets: [{name: a, role: dev, source: x}]\n")
     with pytest.raises(BadInputError, match=f"allow.yaml entry 1: {message}"):

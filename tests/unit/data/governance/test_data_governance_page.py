@@ -28,7 +28,7 @@ def block(marker: str) -> str:
 COMMANDS = re.findall(r"^evalrun data (?!audit-tests|mutants|vary-tests).*$", PAGE, re.MULTILINE)
 
 
-def test_the_commands_of_the_page(
+def test_commands_of_the_page_run_with_the_documented_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,14 +56,14 @@ def test_the_page_names_every_command() -> None:
     }  # audit-tests, mutants and vary-tests go with a run: their own test runs them
 
 
-def test_the_manifest_of_the_page(tmp_path: Path) -> None:
+def test_manifest_of_the_page_survives_a_round_trip(tmp_path: Path) -> None:
     (tmp_path / "m.jsonl").write_text(block("<!-- manifest -->"))
     (line,) = read_manifest("m.jsonl", tmp_path).lines
     assert (line.dataset, line.role, line.num_test_cases) == ("mbpp_reg", "dev", 1)
     assert json.loads(line.json_line) == json.loads(block("<!-- manifest -->"))
 
 
-def test_the_allow_file_of_the_page(tmp_path: Path) -> None:
+def test_allow_file_of_the_page_is_read(tmp_path: Path) -> None:
     (tmp_path / "allow.yaml").write_text(block("<!-- allow -->"))
     assert [entry.kind for entry in read_allow_file(tmp_path / "allow.yaml")] == [None, "exact"]
 

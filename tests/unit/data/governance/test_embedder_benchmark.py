@@ -23,14 +23,14 @@ from embedder import (
 from evalrun_data.governance.meaning.onnx_embedder import OnnxEmbedder
 
 
-def test_every_problem_has_each_rewriting_and_a_near_miss_and_none_stands_twice() -> None:
+def test_every_problem_has_each_rewriting_and_a_near_miss_without_duplicates() -> None:
     problems = tomllib.loads(PROBLEMS.read_text(encoding="utf-8"))["problem"]
     assert all(set(problem) == {"statement", *REWRITINGS, NEAR_MISS} for problem in problems)
     texts = [text for problem in problems for text in problem.values()]
     assert len(texts) == len(set(texts)) == 6 * len(problems)
 
 
-def test_own_mix_is_the_file() -> None:
+def test_own_mix_has_five_rows_per_problem_of_the_file() -> None:
     mix = own_mix()
     assert len(mix.rows) == 5 * len(mix.references)
     assert {row.kind for row in mix.rows if row.original is None} == {NEAR_MISS}

@@ -47,7 +47,7 @@ CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
         ({"modules.json": [TRANSFORMER, POOLING]}, EmbedderConfig("mean", DEFAULT_TOKENS, "")),
     ],
 )
-def test_configuration_of_a_model(files: dict[str, Any], expected: EmbedderConfig) -> None:
+def test_parse_config_reads_pooling_length_and_query_prefix(files: dict[str, Any], expected: EmbedderConfig) -> None:
     assert parse_config(files) == expected
 
 
@@ -136,7 +136,7 @@ def test_model_finds_the_same_meaning_in_other_words(tmp_path: Path, options: di
     assert cosine(model, "sum list numbers", "longest sorted words") < 0.01
 
 
-def test_vectors_are_those_of_each_text_alone_whatever_stands_in_its_batch(tmp_path: Path) -> None:
+def test_vector_of_a_text_does_not_depend_on_its_batch(tmp_path: Path) -> None:
     model = OnnxEmbedder(write_tiny_embedder(tmp_path / "m"))
     texts = ["sum " * number + "list" for number in range(1, 90, 7)]
     together = model.embed(texts)

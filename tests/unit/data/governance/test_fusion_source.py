@@ -56,7 +56,7 @@ def test_the_servers_prompts_become_records_whose_tests_stay_there(server: str, 
     ("name", "says"),
     [("unknown_set", "does not serve it: Faas api responded with code 500"), ("empty", "has no prompt in its dataset")],
 )
-def test_a_server_without_the_dataset(
+def test_server_without_the_dataset_is_reported_and_nothing_is_written(
     name: str, says: str, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"

@@ -91,7 +91,7 @@ def renamed(text: str) -> str:
     ],
     ids=["same", "8 words a line", "1 word a line", "tabs", "renamed", "comments", "markdown", "case", "typing errors"],
 )
-def test_a_problem_dressed_otherwise_is_near(text: str) -> None:
+def test_problem_with_changed_layout_or_names_is_near(text: str) -> None:
     found = ReferenceIndex([ComparedText("a", PROBLEM), ComparedText("b", OTHER)]).matches(ComparedText("row", text))
     assert [pair.reference for pair in found.near] == ["a"]
 
@@ -152,7 +152,7 @@ def test_statement_without_its_solution_in_a_template_is_found_by_its_part() -> 
     assert [(each.kind, each.part, each.containment) for each in overlaps] == [("near", "statement", 1.0)]
 
 
-def test_sibling_of_the_problem_that_leaks_is_told_apart() -> None:
+def test_only_the_leaking_problem_is_found_and_not_its_sibling() -> None:
     row = f"Please help me. {LOWER} Thank you very much for your time, and for all of your patience."
     assert [name for name, _ in found_in(row, UPPER, LOWER)] == ["test/p1"]
     assert [name for name, _ in found_in(f"{UPPER}\n\nAnd then the next task.\n\n{LOWER}", UPPER, LOWER)] == [
@@ -272,7 +272,7 @@ def test_rows_of_which_half_is_one_template_are_compared_with_few_and_a_duplicat
     assert rows.asked <= MAX_VERIFIED * len(rows)
 
 
-def test_near_duplicates_inside_a_dataset_stand_in_the_report_and_fail_nothing(tmp_path: Path) -> None:
+def test_near_duplicates_inside_a_dataset_are_reported_and_do_not_fail_the_audit(tmp_path: Path) -> None:
     rows = [
         {**contest_row(number), "prompt": text}
         for number, text in enumerate((PROBLEM, OTHER, PROBLEM.replace("best", "found")))

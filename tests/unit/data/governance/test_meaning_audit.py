@@ -113,12 +113,12 @@ def test_the_audit_has_the_same_bytes_each_time(data: Path, model: Path) -> None
     assert (data / "data_manifests/audit.json").read_bytes() == first
 
 
-def test_the_threshold_decides(data: Path, model: Path) -> None:
+def test_lower_min_cosine_reports_more_overlaps(data: Path, model: Path) -> None:
     main(["audit", str(data), "--embedder", str(model), "--min-cosine", "0.5"])
     assert [each["first"] for each in audit_of(data)["overlaps"]] == ["train/leak", "train/half", "train/other"]
 
 
-def test_an_allow_file_settles_what_was_found_by_meaning(data: Path, model: Path, tmp_path: Path) -> None:
+def test_allow_file_covers_overlaps_found_by_meaning(data: Path, model: Path, tmp_path: Path) -> None:
     entry = {"first": "train", "second": "bench", "kind": "meaning", "reason": "looked at"}
     (tmp_path / "allow.yaml").write_text(json.dumps([entry]))
     arguments = ["audit", str(data), "--embedder", str(model), "--allow", str(tmp_path / "allow.yaml")]
@@ -126,7 +126,7 @@ def test_an_allow_file_settles_what_was_found_by_meaning(data: Path, model: Path
     assert audit_of(data)["unused_allowances"] == []
 
 
-def test_without_the_option_no_meaning_is_compared_and_the_audit_says_so(data: Path) -> None:
+def test_audit_without_an_embedder_compares_no_meaning(data: Path) -> None:
     assert main(["audit", str(data)]) == ExitCode.SUCCEEDED
     assert audit_of(data)["meaning"] is None
     assert "## Meaning" not in report_of(data)
@@ -168,7 +168,7 @@ def test_the_judge_is_asked_about_near_pairs_the_nearest_first(
     assert counts == {"asked": 3, "same": 1, "different": 2, "undecided": 0, "outage": ""}
 
 
-def test_a_judge_that_finds_nothing_the_same_passes_the_audit(data: Path, model: Path) -> None:
+def test_pair_judge_that_finds_every_pair_different_passes_the_audit(data: Path, model: Path) -> None:
     assert judged(data, model, TableJudge(dict.fromkeys(SAID, PairAnswer.DIFFERENT))) == ExitCode.SUCCEEDED
 
 
@@ -187,7 +187,7 @@ def test_an_undecided_pair_leaves_the_audit_incomplete(
     assert show_data(data) == ExitCode.DEGRADED
 
 
-def test_an_outage_leaves_the_audit_incomplete_and_keeps_what_was_answered(
+def test_outage_of_the_pair_judge_leaves_the_audit_incomplete_and_keeps_its_answers(
     data: Path, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judge = TableJudge(dict.fromkeys(SAID, PairAnswer.DIFFERENT), answered=1, outage="http://judge: Connection refused")
@@ -259,7 +259,7 @@ def test_pair_that_was_found_by_its_text_is_not_found_again(model: Path) -> None
     assert len(stage(model, []).run(datasets, set()).found) == 1
 
 
-def test_cost_is_said_first_and_progress_after(model: Path) -> None:
+def test_embedder_cost_is_reported_before_progress(model: Path) -> None:
     said: list[str] = []
     stage(model, said, 600.0).run([texts_of("one", "test", ["sum list"] * 3 * ROWS_AT_ONCE)], set())
     assert said[0].startswith("embedder: 768 texts, 1,536 tokens, about 10.7 h on this machine")

@@ -43,7 +43,7 @@ SAME, DIFFERENT, UNDECIDED = PairAnswer.SAME, PairAnswer.DIFFERENT, PairAnswer.U
         ("[" * 100_000, UNDECIDED),
     ],
 )
-def test_answer_is_one_of_two_words_or_undecided(text: str, expected: PairAnswer) -> None:
+def test_read_answer_returns_same_different_or_undecided(text: str, expected: PairAnswer) -> None:
     assert read_answer(text) is expected
 
 
@@ -70,7 +70,7 @@ def test_question_is_greedy_bounded_and_has_two_possible_answers() -> None:
         (0.7, UNDECIDED, None, "undecided"),
     ],
 )
-def test_judge_decides_and_without_its_word_the_cosine_does(
+def test_answer_of_the_pair_judge_decides_else_the_cosine(
     cosine: float, answer: PairAnswer | None, found: str | None, left: str | None
 ) -> None:
     pair = CandidatePair("train/1", "test/1", cosine)

@@ -76,7 +76,7 @@ def test_a_manifest_line_has_the_published_fields(tmp_path: Path) -> None:
     }
 
 
-def test_a_rows_own_licence_stands_in_its_manifest_and_is_counted_by_the_audit(tmp_path: Path) -> None:
+def test_licence_of_a_row_is_in_its_manifest_and_counted_by_the_audit(tmp_path: Path) -> None:
     rows = [contest_row(1, licence="CC0-1.0"), contest_row(2, license="CC0-1.0", tags=["graphs"]), contest_row(3)]
     write_rows(tmp_path / "own.jsonl", rows)
     plan = write_plan(tmp_path, [{"name": "contest", "source": "own.jsonl", "role": "dev", "licence": "MIT"}])
@@ -163,7 +163,7 @@ def many_rows_plan(directory: Path) -> Path:
     return write_plan(directory, [{"name": "contest", "source": "many.jsonl", "role": "dev"}])
 
 
-def test_a_stopped_preparation_goes_on_and_ends_with_the_same_files(tmp_path: Path) -> None:
+def test_stopped_preparation_resumes_and_gives_the_same_files(tmp_path: Path) -> None:
     plan = many_rows_plan(tmp_path)
 
     def stop(progress: PrepareProgress) -> None:
@@ -180,7 +180,7 @@ def test_a_stopped_preparation_goes_on_and_ends_with_the_same_files(tmp_path: Pa
     assert tree(tmp_path / "stopped") == tree(tmp_path / "whole")
 
 
-def test_prepared_again_it_only_audits_again(tmp_path: Path) -> None:
+def test_second_preparation_only_audits(tmp_path: Path) -> None:
     plan = phase0_folder(tmp_path)
     prepared(plan, tmp_path / "out")
     before = tree(tmp_path / "out")
@@ -200,7 +200,7 @@ def test_another_plan_never_writes_over_a_prepared_directory(tmp_path: Path) -> 
         prepared(other, tmp_path / "out", no_report)
 
 
-def test_files_of_somebody_else_are_not_written_over(tmp_path: Path) -> None:
+def test_existing_files_of_the_user_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/humaneval.parquet").write_text("mine")
     with pytest.raises(BadInputError, match=r"humaneval.parquet: is there already: prepare into an empty directory"):

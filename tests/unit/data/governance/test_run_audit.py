@@ -127,7 +127,7 @@ def test_phase_0s_own_manifest_has_no_role_and_no_audit_beside_it(tmp_path: Path
         audit_dataset("valid", Source(source), [problem], manifest=str(manifest), policy="Require")
 
 
-def test_require_wants_a_manifest(tmp_path: Path) -> None:
+def test_policy_require_refuses_data_without_a_manifest(tmp_path: Path) -> None:
     write_rows(tmp_path / "valid.jsonl", [contest_row(1, dataset="valid")])
     source = str(tmp_path / "valid.jsonl")
     problems = load_problems(source)
@@ -145,11 +145,11 @@ def test_a_manifest_that_cannot_be_read_is_an_audit_that_failed(tmp_path: Path) 
     ("name", "given", "role"),
     [("humaneval", None, "test"), ("humaneval", "dev", "dev"), ("mbpp_reg", None, "dev"), ("mine", None, "")],
 )
-def test_the_role_of_a_dataset(name: str, given: str | None, role: str) -> None:
+def test_choose_role_prefers_the_given_role_to_that_of_the_benchmark(name: str, given: str | None, role: str) -> None:
     assert choose_role(name, given, None, []) == role
 
 
-def test_refused_audit_advises_what_the_command_can_do(directory: Path) -> None:
+def test_refused_audit_names_a_remedy_that_the_command_offers(directory: Path) -> None:
     source = str(directory / "leaky.parquet")
     problems = load_problems(source, "leaky")
     with pytest.raises(AuditFailedError, match=r"--allow for overlaps that are fine\), or write auditPolicy: Warn"):

@@ -17,7 +17,7 @@ def clamp(x, low=0, high=10):
 '''
 
 
-def test_each_mutant_has_one_fault_and_names_it() -> None:
+def test_each_mutant_has_one_named_fault() -> None:
     found = {mutant.change: mutant.code for mutant in mutants(CLAMP, 1000)}
     assert "line 3: x < low became x <= low" in found
     assert "line 3: x < low or x > high became x < low and x > high" in found
@@ -88,7 +88,7 @@ def sums(rows, n):
         "line 6: sorted([r for r in range(n) if r in rows], reverse=True) became [r for r in range(n) if r in rows]",
     ],
 )
-def test_faults_of_loops_bounds_and_calls(change: str) -> None:
+def test_mutants_include_faults_of_loops_bounds_and_calls(change: str) -> None:
     assert change in {mutant.change for mutant in mutants(SUMS, 1000)}
 
 
@@ -116,11 +116,11 @@ def words(text, least, most):
         "line 5: max(found) + str(total) became (max(found) + str(total))[::-1]",
     ],
 )
-def test_faults_of_variables_signs_patterns_and_similar_calls(change: str) -> None:
+def test_mutants_include_faults_of_variables_signs_patterns_and_similar_calls(change: str) -> None:
     assert change in {mutant.change for mutant in mutants(WORDS, 1000)}
 
 
-def test_no_mutant_shows_another_one_s_fault() -> None:
+def test_mutant_does_not_contain_the_fault_of_another() -> None:
     (alone,) = [mutant.code for mutant in mutants(CLAMP, 1000) if mutant.change == "line 3: x < low became x <= low"]
     assert alone == ast.unparse(ast.parse(CLAMP)).replace("x < low or", "x <= low or")
 
@@ -143,7 +143,9 @@ def longest(words, least):
         ("least a fraction", (["a"], 0.5), (["a"], 1)),
     ],
 )
-def test_a_class_of_inputs_that_gets_nothing(named: str, inside: tuple[Any, ...], outside: tuple[Any, ...]) -> None:
+def test_mutant_returns_nothing_for_one_class_of_inputs_alone(
+    named: str, inside: tuple[Any, ...], outside: tuple[Any, ...]
+) -> None:
     by_change = {mutant.change: mutant.code for mutant in mutants(LONGEST, 1000)}
     space: dict[str, Any] = {}
     exec(by_change[f"line 2: longest returns nothing: {named}"], space)
@@ -153,7 +155,7 @@ def test_a_class_of_inputs_that_gets_nothing(named: str, inside: tuple[Any, ...]
 
 
 @pytest.mark.parametrize("name", ["n", "each", "a", "b"])
-def test_a_class_is_told_whatever_the_argument_is_called(name: str) -> None:
+def test_class_of_inputs_is_recognized_under_any_argument_name(name: str) -> None:
     by_change = {each.change: each.code for each in mutants(f"def f({name}):\n    return str({name})\n", 1000)}
     for said, inside, outside in (("with repeated elements", [1, 1], [1, 2]), ("not in order", [2, 1], [1, 2])):
         space: dict[str, Any] = {}
@@ -161,14 +163,14 @@ def test_a_class_is_told_whatever_the_argument_is_called(name: str) -> None:
         assert (space["f"](inside), space["f"](outside)) == (None, str(outside))
 
 
-def test_a_formatted_text_keeps_its_parts() -> None:
+def test_mutants_of_a_formatted_string_change_its_expressions() -> None:
     assert {mutant.change for mutant in mutants("def f(x):\n    return f'{x + 1} of {x:>5}'\n", 100)} >= {
         "line 2: x + 1 became x - 1",
         "line 2: 1 became 2",
     }
 
 
-def test_a_change_without_effect_is_no_mutant() -> None:
+def test_change_without_effect_is_not_listed_as_a_mutant() -> None:
     assert [mutant.change for mutant in mutants("x = 0 * 2\n", 100)] == [
         "line 1: x = 0 * 2 became pass",
         "line 1: 0 * 2 became 0 + 2",
@@ -177,7 +179,7 @@ def test_a_change_without_effect_is_no_mutant() -> None:
     assert mutants('"""only text"""\n', 100) == []
 
 
-def test_of_many_mutants_some_are_taken_from_all_over_the_program() -> None:
+def test_mutants_above_the_limit_are_sampled_from_the_whole_program() -> None:
     code = "".join(f"a{n} = {n}\n" for n in range(50))
     lines = [int(mutant.change.partition(":")[0].removeprefix("line ")) for mutant in mutants(code, 10)]
     assert len(lines) == 10

@@ -23,7 +23,7 @@ def function(code: str) -> Callable[..., Any]:
     return found
 
 
-def test_arguments_stay_within_what_the_tests_show() -> None:
+def test_vary_calls_stays_within_the_values_of_the_tests() -> None:
     found = vary_calls([[[3, 1], "ab"], [[2, 2], "ba"]], 1000)
     assert ([1], "ab") in [tuple(call) for call in found]
     assert ([3, 1], "ba") in [tuple(call) for call in found], "an argument of another call"
@@ -50,17 +50,17 @@ def test_arguments_stay_within_what_the_tests_show() -> None:
         (None, []),
     ],
 )
-def test_each_type_is_varied_as_its_values_are(value: object, among: list[object]) -> None:
+def test_vary_calls_keeps_the_type_of_each_value(value: object, among: list[object]) -> None:
     found = [each for (each,) in vary_calls([[value]], 1000)]
     assert all(each in found for each in among)
     assert {type(each) for each in found} <= {type(value)}
 
 
-def test_many_calls_all_have_their_turn() -> None:
+def test_vary_calls_of_more_calls_than_the_limit_fills_the_limit() -> None:
     assert len(vary_calls([[[number]] for number in range(700)], 50)) == 50
 
 
-def test_the_reference_and_what_equals_it_pass() -> None:
+def test_check_varied_passes_the_reference_and_equivalent_functions() -> None:
     check_varied(function(MOST), MOST, TESTS, "most")
     check_varied(lambda xs, least=0: max([least, *xs]), MOST, TESTS, "most")
 
@@ -104,7 +104,7 @@ def test_the_reference_s_own_calls_of_itself_are_no_calls_of_the_tests() -> None
     assert {len(call) for call, _ in found} == {1}
 
 
-def test_lists_need_no_order_where_the_tests_ask_for_none() -> None:
+def test_check_varied_ignores_list_order_only_if_the_tests_do() -> None:
     program = "def shared(a, b):\n    return [x for x in a if x in b]"
     turned = function("def shared(a, b):\n    return [x for x in a if x in b][::-1]")
     check_varied(turned, program, ["assert set(shared([1, 2, 3], [3, 2])) == {2, 3}"], "shared")
@@ -112,7 +112,7 @@ def test_lists_need_no_order_where_the_tests_ask_for_none() -> None:
         check_varied(turned, program, ["assert shared([1, 2, 3], [3, 2]) == [2, 3]"], "shared")
 
 
-def test_numbers_may_be_rounded() -> None:
+def test_check_varied_accepts_rounding_errors_only() -> None:
     program = "def third(x):\n    return x / 3"
     check_varied(lambda x: x / 3 + 1e-9, program, ["assert third(2.0) > 0"], "third")
     with pytest.raises(AssertionError):

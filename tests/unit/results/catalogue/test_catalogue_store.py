@@ -205,7 +205,7 @@ def test_results_that_two_writers_have_both_merged_are_taken_once(tmp_path: Path
     assert counted_results(ours) == {"run-1": 2, "run-2": 1}
 
 
-def test_a_run_whose_results_are_gone_is_read_again(tmp_path: Path) -> None:
+def test_run_whose_stored_results_were_deleted_is_read_again(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 1, [True, False])
     catalogue = catalogue_of(tmp_path)
     catalogue.update()
@@ -302,7 +302,7 @@ def open_directory() -> Iterator[Path]:
         yield Path(place)
 
 
-def test_runs_that_cannot_be_read_are_not_gone(open_directory: Path) -> None:
+def test_unreadable_runs_stay_in_the_catalogue(open_directory: Path) -> None:
     """As an ordinary user, whom a directory's rights bind."""
     for step in (1, 2, 3):
         write_checkpoint(open_directory, step, [True]).chmod(0o755)
@@ -329,7 +329,7 @@ def test_runs_that_cannot_be_read_are_not_gone(open_directory: Path) -> None:
     assert update() == "0 0 3"
 
 
-def test_a_place_that_is_gone_is_no_end_of_its_runs(tmp_path: Path) -> None:
+def test_update_of_a_missing_directory_is_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 1, [True])
     catalogue = catalogue_of(tmp_path)
     catalogue.update()

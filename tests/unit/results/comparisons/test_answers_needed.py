@@ -23,7 +23,7 @@ def test_the_parts_of_the_variance_are_those_that_the_answers_were_drawn_with() 
 
 
 @pytest.mark.parametrize("counts", [(8, 8), (16, 4), (4, 16)])
-def test_chance_is_told_apart_whatever_each_run_has_of_samples(counts: tuple[int, int]) -> None:
+def test_measure_spread_separates_chance_for_unequal_numbers_of_samples(counts: tuple[int, int]) -> None:
     rng = np.random.default_rng(6)
     runs = [
         totals_of(samples_of([(count, int(rng.binomial(count, share))) for share in shares]))["humaneval"]
@@ -32,7 +32,7 @@ def test_chance_is_told_apart_whatever_each_run_has_of_samples(counts: tuple[int
     assert measure_spread(*runs).between == pytest.approx(0.04, abs=0.03)
 
 
-def test_with_single_answers_nothing_tells_chance_from_differences() -> None:
+def test_measure_spread_of_single_answers_has_no_chance() -> None:
     runs = [totals_of(verdicts_of(solved))["humaneval"] for solved in ([True, False] * 50, [True, True] * 50)]
     spread = measure_spread(*runs)
     assert (spread.chance, spread.samples, spread.problems) == (None, 1, 100)
@@ -67,7 +67,7 @@ def test_a_gate_that_must_see_less_needs_more() -> None:
     assert power_note(np.array([0.0, 1.0] * 50)).variance == pytest.approx(spread.variance(1))
 
 
-def test_what_runs_share_is_their_problems_their_level_and_how_they_differ() -> None:
+def test_measure_disagreement_gives_problems_level_and_differing_share() -> None:
     runs = {
         name: totals_of(verdicts_of(solved))["humaneval"]
         for name, solved in (

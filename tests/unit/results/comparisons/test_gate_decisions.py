@@ -37,12 +37,14 @@ PASS, FAIL, INCONCLUSIVE = GateDecision
         (-(0.1 + 0.2), 0.0, 0.3, PASS),  # 0.30000000000000004 is 0.3 on paper
     ],
 )
-def test_the_interval_decides(low: float, high: float, max_regression: float, decision: GateDecision) -> None:
+def test_decide_compares_the_interval_with_the_margin(
+    low: float, high: float, max_regression: float, decision: GateDecision
+) -> None:
     assert decide(low, high, max_regression, problems=30) is decision
     assert decide(low, high, max_regression, problems=29) is INCONCLUSIVE
 
 
-def test_a_difference_without_an_interval_decides_nothing() -> None:
+def test_difference_without_an_interval_is_inconclusive() -> None:
     assert decide(None, None, 1.0, problems=100) is INCONCLUSIVE
 
 
@@ -68,14 +70,14 @@ def test_a_run_that_agrees_on_every_problem_may_still_be_worse_on_others() -> No
     assert gated(run, better).decision is PASS
 
 
-def test_one_problem_decides_nothing() -> None:
+def test_gate_over_one_problem_is_inconclusive() -> None:
     for second in (True, False):
         found = gated(verdicts_of([True]), verdicts_of([second]), maxRegression="0.5")
         assert (found.decision, found.reason, found.problems) == (INCONCLUSIVE, "Inconclusive", 1)
         assert "over 1 problem; a gate needs at least 30 problems to decide" in found.message
 
 
-def test_a_gate_with_what_it_needs_passes_an_equal_run_4_times_in_5() -> None:
+def test_gate_with_the_advised_margin_passes_an_equal_run_4_times_in_5() -> None:
     """What `validate` promises: equal runs over 164 problems, of which 5 % flip, with the margin that it names."""
     rng = random.Random(5)
     passed = 0
@@ -102,7 +104,7 @@ def test_a_clear_loss_fails_and_says_why() -> None:
     assert "the upper bound is below -0.1" in found.message
 
 
-def test_a_small_loss_is_inconclusive_until_more_of_it_is_allowed() -> None:
+def test_small_loss_is_inconclusive_until_the_margin_allows_more() -> None:
     first = verdicts_of([True] * 100)
     second = verdicts_of([place >= 3 for place in range(100)])
     assert gated(first, second, maxRegression="0.02").decision is INCONCLUSIVE
@@ -118,7 +120,7 @@ def test_confidence_widens_the_interval() -> None:
     assert wide.low < narrow.low - 0.03
 
 
-def test_mcnemars_test_is_shown_at_one_sample_only_and_decides_nothing() -> None:
+def test_mcnemars_test_is_shown_at_one_sample_only() -> None:
     many = samples_of([(3, 1), (3, 2)])
     assert gated(many, many, metric="pass_at_2").mcnemar_p is None
     assert gated(many, many).mcnemar_p is None
@@ -127,7 +129,7 @@ def test_mcnemars_test_is_shown_at_one_sample_only_and_decides_nothing() -> None
     assert gated(one, one).mcnemar_p == 1.0
 
 
-def test_a_k_that_no_protocol_lists_is_measured() -> None:
+def test_gate_on_pass_at_k_outside_of_the_protocols_ks_is_computed() -> None:
     first, second = samples_of([(7, 3)] * 30), samples_of([(7, 0)] * 30)
     found = gated(first, second, metric="pass_at_4")
     assert found.difference == pytest.approx(-(1 - 1 / 35))
@@ -167,7 +169,7 @@ def test_results_that_can_be_forged_feed_no_gate(forged: str) -> None:
     assert decide_gate(gate, totals_of(runs[0]), totals_of(runs[1])).difference == 0.0
 
 
-def test_a_dataset_that_a_run_lacks_is_named_with_what_it_has() -> None:
+def test_dataset_that_a_run_lacks_is_named_with_the_datasets_that_it_has() -> None:
     other = verdicts_of([True], dataset="mbpp_reg")
     with pytest.raises(UnusableGateError, match="the baseline has no results of dataset humaneval: it has mbpp_reg"):
         gated(other, verdicts_of([True]))

@@ -84,7 +84,7 @@ def test_a_rewritten_checkpoint_stays_two_points_and_a_run_without_step_is_named
     assert stepless == ["nowhere"]
 
 
-def test_what_is_no_run_is_bad_input(tmp_path: Path) -> None:
+def test_directory_without_runs_or_steps_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="name a run's outputs, or a directory of runs"):
         history([str(tmp_path)], metric="accepted_at_1", datasets=(), view="text", output=None)
     write_run(tmp_path / "run", verdicts_of([True]), spec={"model": {"path": "hub/model"}})
@@ -98,7 +98,7 @@ def test_an_interval_is_drawn_to_scale() -> None:
     assert drawn(point, 0.5, 0.5, columns=9) == "    ●"
 
 
-def test_names_and_places_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_name_distinguishes_names_from_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "outputs").mkdir()
     assert is_name("nightly")

@@ -102,13 +102,13 @@ def test_a_figure_out_of_its_range_leaves_the_gate_open_and_names_likely_causes(
         assert cause in found.message
 
 
-def test_a_plausible_figure_changes_nothing() -> None:
+def test_figure_within_the_expected_range_leaves_the_gate_unchanged() -> None:
     run = verdicts_of([place % 2 == 0 for place in range(60)])
     asked = {"maxRegression": "0.05"}
     assert gated(run, run, **asked, expectedRange={"low": "0.4", "high": "0.6"}) == gated(run, run, **asked)
 
 
-def test_several_gates_share_the_chance_of_an_error(tmp_path: Path) -> None:
+def test_several_gates_share_the_error_rate_by_bonferroni(tmp_path: Path) -> None:
     write_run(tmp_path / "main", verdicts_of([True] * 164))
     run = totals_of(verdicts_of([place >= 2 for place in range(164)]))
     gate = a_gate(baseline="main", maxRegression="0.045")
@@ -176,7 +176,7 @@ def test_answers_that_were_not_judged_keep_a_full_benchmark_open() -> None:
     assert "5 of them were not judged, and these decide: judge them again" in found.message
 
 
-def test_problems_like_these_say_how_many_would_decide() -> None:
+def test_undecided_gate_names_the_number_of_similar_problems_needed() -> None:
     first, second = verdicts_of([True] * 60), verdicts_of([place != 7 for place in range(60)])
     found = decide_or_explain(a_gate(**SEQUENTIAL, population="similar"), totals_of(first), totals_of(second))
     assert found.decision is INCONCLUSIVE
@@ -200,7 +200,7 @@ def test_a_pilot_of_several_samples_says_how_many_of_each_would_do() -> None:
     assert "sequential, population benchmark: an equal run is decided after" in said
 
 
-def test_a_repeated_pilot_says_what_is_chance() -> None:
+def test_pilot_with_repeats_reports_the_variance_by_chance() -> None:
     run = verdicts_of([True] * 100)
     repeats = [sample_result(place, 0, ["wrong_answer" if place < 10 else "success"], repeat=1) for place in range(100)]
     said = needs(a_gate(maxRegression="0.05"), totals_of(run), totals_of([*run, *repeats]))

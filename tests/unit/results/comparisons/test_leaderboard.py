@@ -22,7 +22,7 @@ def ranks(*runs: RunFacts) -> list[tuple[str, int, int]]:
     return [(each.places[0], each.first_rank, each.last_rank) for each in table.entries]
 
 
-def test_runs_far_apart_have_a_rank_each_and_the_best_comes_first() -> None:
+def test_runs_far_apart_have_distinct_ranks_with_the_best_first() -> None:
     runs = [run_of(solved, place=place) for place, solved in (("low", 20), ("high", 180), ("middle", 100))]
     assert ranks(*runs) == [("high", 1, 1), ("middle", 2, 2), ("low", 3, 3)]
 
@@ -32,7 +32,7 @@ def test_runs_that_cannot_be_told_apart_share_their_ranks() -> None:
     assert ranks(*runs) == [("a", 1, 2), ("b", 1, 2), ("low", 3, 3)]
 
 
-def test_a_lead_that_missing_answers_could_undo_is_none() -> None:
+def test_lead_that_missing_answers_could_undo_gives_a_shared_rank() -> None:
     first = facts_of(verdicts_of([True] * 100 + [False] * 100), place="whole")
     second = facts_of(verdicts_of([True] * 50 + [None] * 60 + [False] * 90), place="missing")
     assert ranks(first, second) == [("whole", 1, 2), ("missing", 1, 2)]
@@ -42,7 +42,7 @@ def test_a_lead_that_missing_answers_could_undo_is_none() -> None:
     assert missing.low < 0.25 < 0.55 < missing.high
 
 
-def test_a_problem_that_a_run_did_not_come_to_counts_as_missing() -> None:
+def test_problem_that_a_run_did_not_reach_counts_as_missing() -> None:
     whole, part = run_of(100, place="whole"), run_of(90, 90, place="part")
     (table,) = rank_runs([whole, part]).tables
     assert table.problems == 200
@@ -50,7 +50,7 @@ def test_a_problem_that_a_run_did_not_come_to_counts_as_missing() -> None:
     assert (found["part"].lowest, found["part"].highest, found["part"].coverage) == pytest.approx((0.45, 1.0, 0.45))
 
 
-def test_runs_measured_differently_stand_in_tables_of_their_own() -> None:
+def test_runs_measured_differently_are_in_separate_tables() -> None:
     board = rank_runs([run_of(100, place="a"), run_of(180, place="b", temperature=0.8)])
     assert [[each.places for each in table.entries] for table in board.tables] == [[("a",)], [("b",)]]
     assert board.tables[0].differs == ()
@@ -74,7 +74,7 @@ def test_several_samples_count_as_the_share_that_was_accepted() -> None:
     assert [(each.places[0], each.lowest) for each in table.entries] == [("a", 0.75), ("b", 0.5)]
 
 
-def test_what_can_be_forged_or_was_stopped_early_is_not_ranked_and_named() -> None:
+def test_forgeable_or_stopped_runs_are_not_ranked_and_are_named() -> None:
     forgeable = run_of(200, place="forged")
     forgeable.totals["humaneval"].flags["forgeable"] = 3
     stopped = replace(run_of(150, place="stopped"), summary={"stoppedEarly": {"after": 10}})

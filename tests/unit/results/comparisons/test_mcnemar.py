@@ -19,7 +19,7 @@ def test_the_p_value_is_that_of_scipys_sign_test(lost: int, gained: int) -> None
 
 
 @pytest.mark.parametrize(("lost", "gained"), TABLES)
-def test_neither_run_is_favoured(lost: int, gained: int) -> None:
+def test_p_value_is_the_same_with_the_runs_exchanged(lost: int, gained: int) -> None:
     assert mcnemar_exact(lost, gained) == mcnemar_exact(gained, lost) <= 1.0
 
 

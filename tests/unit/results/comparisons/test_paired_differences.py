@@ -95,7 +95,7 @@ def test_pairing_narrows_the_interval_of_runs_that_agree() -> None:
     assert found.high - found.low < 0.045  # two independent runs of 200 could not show less than 0.19
 
 
-def test_neither_order_nor_other_metrics_move_an_interval() -> None:
+def test_interval_does_not_depend_on_order_or_other_metrics() -> None:
     first, second = some_run(5), some_run(6)
     alone = compute_differences(paired(first, second), ["pass_ratio_mean"])["pass_ratio_mean"]
     random.Random(1).shuffle(first)
@@ -125,11 +125,11 @@ def test_a_pass_ratio_that_is_null_in_one_run_leaves_the_problem_out_of_that_met
     assert (found["pass_ratio_mean"].problems, found["pass_ratio_mean"].left_out) == (1, 1)
 
 
-def test_nothing_in_common_gives_nothing() -> None:
+def test_runs_without_common_problems_have_no_differences() -> None:
     assert compute_differences(paired(verdicts_of([True]), [sample_result("other")]), COMPARED) == {}
 
 
-def test_one_problem_has_a_difference_that_may_be_nearly_anything() -> None:
+def test_difference_over_one_problem_has_a_very_wide_interval() -> None:
     found = compute_differences(paired(verdicts_of([True]), verdicts_of([False])), ["accepted_at_1"])["accepted_at_1"]
     assert (found.difference, found.low) == (-1.0, -1.0)
     assert found.high == pytest.approx(0.95, abs=0.001)
@@ -148,14 +148,14 @@ def test_the_power_note_is_that_of_a_paired_test() -> None:
 
 
 @pytest.mark.parametrize("changes", [[], [0.0], [0.0] * 50, [1.0] * 50, [0.0] * 49 + [1.0]])
-def test_too_few_differing_problems_say_nothing_about_power(changes: list[float]) -> None:
+def test_power_note_of_too_few_differing_problems_is_empty(changes: list[float]) -> None:
     assert power_note(np.array(changes)).smallest_difference is None
 
 
-def test_two_problems_that_differ_are_the_fewest_that_say_something() -> None:
+def test_power_note_needs_at_least_two_differing_problems() -> None:
     assert power_note(np.array([1.0, 0.0, 0.0])).smallest_difference is None
     assert power_note(np.array([1.0, 0.0, -1.0])).smallest_difference is not None
 
 
-def test_so_few_flips_can_never_reach_significance() -> None:
+def test_fewer_flips_than_the_minimum_never_reach_significance() -> None:
     assert mcnemar_exact(MIN_SIGNIFICANT_FLIPS - 1, 0) > 0.05 >= mcnemar_exact(MIN_SIGNIFICANT_FLIPS, 0)

@@ -48,17 +48,17 @@ def test_each_phase_is_held_to_its_own_headline_figures() -> None:
     assert found[1].difference == pytest.approx(-0.35)
 
 
-def test_a_figure_that_moves_the_other_way_is_no() -> None:
+def test_figure_that_moves_the_other_way_is_not_reached() -> None:
     assert {each.reached for each in rows_of(run(5, 10, "base"), run(60, 10, "sft"))} == {"no"}
 
 
-def test_a_gain_of_less_than_three_points_is_not_what_online_rl_is_for() -> None:
+def test_gain_below_three_points_leaves_the_grpo_phase_open() -> None:
     other = [run(0, 40, name) for name in ("base", "sft", "dpo")]
     (row,) = (each for each in rows_of(*other, run(0, 41, "grpo")) if each.phase == "3 GRPO")
     assert row.reached == "open"
 
 
-def test_a_dataset_that_no_run_has_is_said_to_be_missing() -> None:
+def test_dataset_that_no_run_has_is_shown_as_missing() -> None:
     runs = [facts_of(verdicts_of([True] * 40), place=name, **said(name)) for name in ("base", "sft", "dpo", "grpo")]
     (row,) = (each for each in rows_of(*runs) if each.phase == "3 GRPO")
     assert (row.dataset, row.value, row.reached) == (TEST, None, "-")

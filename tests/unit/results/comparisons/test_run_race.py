@@ -94,7 +94,7 @@ def test_a_race_under_way_drops_after_the_same_problems_as_one_over_all_answers(
     assert race.answered == pytest.approx(sum(drawn.values()) / (3 * SIZE))
 
 
-def test_a_run_that_has_not_got_as_far_as_another_is_not_dropped_for_it() -> None:
+def test_run_with_fewer_finished_problems_is_not_dropped_for_the_delay() -> None:
     ahead, behind = verdicts_of([True] * SIZE), verdicts_of([True] * SIZE)
     race = race_runs([raced(ahead, 100, place="a"), raced(behind, 10, place="b")], "humaneval", "benchmark")
     assert len(race.left) == 2

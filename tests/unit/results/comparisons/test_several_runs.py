@@ -40,7 +40,7 @@ def test_the_sign_flip_test_agrees_with_scipy(seed: int) -> None:
     assert sign_flip_p(differences) == pytest.approx(exact, abs=0.006)
 
 
-def test_thirds_that_are_computed_in_different_ways_are_one_size() -> None:
+def test_sign_flip_test_treats_differences_equal_up_to_rounding_as_equal() -> None:
     assert sign_flip_p(np.array([1 / 3, 1 - 2 / 3, 0.1 + 0.7 / 3, 0.0])) == pytest.approx(0.25)
 
 
@@ -121,7 +121,7 @@ def test_runs_that_differ_by_more_than_the_seed_are_not_pooled(other: RunFacts) 
     assert len(make_configurations([seeded(1, [True]), other], pool_seeds=True)) == 2
 
 
-def test_what_the_runs_do_not_share_is_named_with_their_letters() -> None:
+def test_conditions_that_runs_do_not_share_are_named_with_their_letters() -> None:
     found = one_each(
         seeded(1, [True]), seeded(1, [True], model="b"), seeded(1, [True], model="c", containment_levels=["none"])
     )

@@ -40,7 +40,7 @@ def some_results() -> list[SampleResult]:
 
 
 @pytest.mark.parametrize("result", some_results(), ids=lambda result: result.problem_id)
-def test_a_row_gives_back_the_result_that_it_was_made_of(result: SampleResult) -> None:
+def test_result_survives_the_round_trip_through_a_row(result: SampleResult) -> None:
     row = msgspec.to_builtins(result_row(result))
     assert msgspec.to_builtins(result_row(parse_result(Row(row, "results.jsonl", 1)))) == row
 
@@ -73,7 +73,7 @@ def test_a_run_without_any_result_is_read(tmp_path: Path) -> None:
     assert (run.totals(), run.qa_records(), list(run.results())) == ({}, {}, [])
 
 
-def test_what_is_no_finished_run_is_bad_input(tmp_path: Path) -> None:
+def test_directory_without_a_finished_run_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no finished run there: summary"):
         StoredRun.open(str(tmp_path))
     summary = tmp_path / "summary.json"

@@ -22,7 +22,7 @@ def info(**changes: object) -> dict[str, object]:
     return made | changes
 
 
-def test_the_same_conditions_are_not_worth_a_word() -> None:
+def test_equal_conditions_give_no_warning() -> None:
     assert list_condition_differences(info(), info(), ["humaneval"]) == []
     other_address = {"10.0.0.7:50051": {"backend": "evalrun", "judge_version": "0.1.0", "python_version": "3.11.2"}}
     assert list_condition_differences(info(), info(judges=other_address), ["humaneval"]) == []
@@ -48,7 +48,7 @@ def test_the_same_conditions_are_not_worth_a_word() -> None:
         ({"judges": {"j": {"backend": "sandbox-fusion"}}}, 'sandbox: ["evalrun"] against ["sandbox-fusion"]'),
     ],
 )
-def test_what_the_runs_do_not_have_in_common_is_named(changes: dict[str, object], line: str) -> None:
+def test_each_differing_condition_is_named(changes: dict[str, object], line: str) -> None:
     (found,) = list_condition_differences(info(), info(**changes), ["humaneval"])
     assert line in found
 
@@ -92,7 +92,7 @@ def test_another_engine_is_named(changes: dict[str, object], line: str) -> None:
     assert list_condition_differences(ours, theirs, ["humaneval"]) == [line]
 
 
-def test_what_the_spec_says_of_the_engine_is_named() -> None:
+def test_differing_engine_settings_of_the_spec_are_named() -> None:
     """vllm/bfloat16/2 against sglang/float32/8 gave no warning."""
     ours = {"engine": "vllm", "dtype": "bfloat16", "tensorParallel": 2, "gpusPerNode": 2}
     theirs = {"engine": "sglang", "dtype": "float32", "tensorParallel": 8, "gpusPerNode": 8}
@@ -110,12 +110,12 @@ def test_what_the_spec_says_of_the_engine_is_named() -> None:
     )
 
 
-def test_of_answers_made_elsewhere_no_engine_is_compared() -> None:
+def test_engines_are_not_compared_for_answers_made_elsewhere() -> None:
     ours, theirs = info(responses=["a"], replicas=[engine()]), info(responses=["b"])
     assert list_condition_differences(ours, theirs, ["humaneval"]) == []
 
 
-def test_a_run_info_without_anything_in_it_is_no_reason_to_stop() -> None:
+def test_empty_or_malformed_run_info_gives_no_differences() -> None:
     assert list_condition_differences({}, {"spec": None, "judges": [], "datasets": 7}, ["humaneval"]) == []
 
 
@@ -172,7 +172,7 @@ def test_the_noise_floor_of_either_run_is_shown() -> None:
     assert found.noise_floors["candidate"]["value"] == pytest.approx(0.1)
 
 
-def test_what_is_left_out_is_warned_of() -> None:
+def test_each_exclusion_from_the_comparison_gives_a_warning() -> None:
     first = [*verdicts_of([True, None, True]), *verdicts_of([True], dataset="mbpp_reg")]
     second = verdicts_of([True, True])
     assert second[0].verdict is not None

@@ -36,7 +36,7 @@ def test_the_pass_ratio_has_an_upper_bound_beside_its_interval() -> None:
     assert metrics.counts["with_assumed_timeouts"] == 1
 
 
-def test_a_run_without_any_has_no_such_bound() -> None:
+def test_run_without_assumed_timeouts_has_no_upper_bound() -> None:
     metrics = compute_metrics([sample_result(0), sample_result(1)], MetricOptions())["humaneval"]
     assert "high_bound" not in metrics.figures["pass_ratio_mean"].as_json()
     assert metrics.counts["with_assumed_timeouts"] == 0
@@ -50,11 +50,11 @@ def test_rows_carry_the_count_and_the_bound() -> None:
     assert [test.verl_code for test in late.tests] == [-3] * 3 + [1] * 3 + [-3] * 2
 
 
-def test_they_count_as_time_outs_where_an_answers_tests_are_counted() -> None:
+def test_assumed_timeouts_count_as_timeouts_in_the_error_breakdown() -> None:
     assert error_breakdown(two_problems()[0].verdict)["timeout"] == 5
 
 
-def test_stored_runs_and_the_report_keep_them(tmp_path: Path) -> None:
+def test_stored_run_and_report_show_assumed_timeouts(tmp_path: Path) -> None:
     write_run(tmp_path, two_problems())
     totals = StoredRun.open(str(tmp_path)).totals()["humaneval"]
     assert totals.flags["with_assumed_timeouts"] == 1

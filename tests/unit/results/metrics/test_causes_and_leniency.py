@@ -62,7 +62,7 @@ def test_acceptances_that_rest_on_case_or_tolerance_are_counted() -> None:
     assert [result_row(result).rests_on for result in results()[4:]] == [["case"], ["case", "tolerance"], []]
 
 
-def test_stored_runs_and_the_report_keep_them(tmp_path: Path) -> None:
+def test_stored_run_and_report_show_causes_and_leniencies(tmp_path: Path) -> None:
     write_run(tmp_path, results())
     totals = StoredRun.open(str(tmp_path)).totals()["humaneval"]
     assert totals.causes == {PATCHED: 2, CRASHED: 1, NO_REASON: 1}

@@ -56,7 +56,7 @@ def test_the_interval_of_a_rate_keeps_its_coverage(kind: str, problems: int, run
 
 
 @pytest.mark.parametrize(("problems", "at_most"), [(1, 0.3), (5, 0.65), (10, 0.75), (20, 0.85), (50, 0.93)])
-def test_the_bootstrap_would_not(problems: int, at_most: float) -> None:
+def test_bootstrap_of_hopeless_problems_keeps_less_than_the_nominal_coverage(problems: int, at_most: float) -> None:
     rng = np.random.default_rng(problems)
     held, runs = 0, 300
     for _ in range(runs):
@@ -94,7 +94,7 @@ ALL, NONE, SOME = (4, 4), (4, 0), (4, 2)
     [[ALL], [NONE], [SOME], [ALL] * 2, [NONE] * 2, [ALL, NONE], [SOME] * 2, [ALL] * 164, [NONE] * 164, [SOME] * 164],
     ids=lambda counts: f"{len(counts)} problems, {counts[0][1]} to {counts[-1][1]} of 4",
 )
-def test_no_figure_has_an_interval_of_no_width_for_lack_of_problems(counts: list[tuple[int, int]]) -> None:
+def test_interval_of_few_problems_has_a_positive_width(counts: list[tuple[int, int]]) -> None:
     """Every metric at 0 %, at 100 %, over one problem and two, and with all samples alike."""
     figures = figures_of(samples_of(counts))
     for name, figure in figures.items():
@@ -113,7 +113,7 @@ def test_no_figure_has_an_interval_of_no_width_for_lack_of_problems(counts: list
     assert width > (0.6 if len(counts) <= 2 else 0.02)
 
 
-def test_one_problem_with_many_samples_says_little() -> None:
+def test_one_problem_with_many_samples_has_a_wide_interval() -> None:
     """2 of 29 samples of one problem: that was "6.9 % (6.9 % to 6.9 %)"."""
     accepted = figures_of(samples_of([(29, 2)]))["accepted_at_1"]
     assert accepted.value == pytest.approx(2 / 29)
@@ -122,7 +122,7 @@ def test_one_problem_with_many_samples_says_little() -> None:
     assert accepted.high > 0.8
 
 
-def test_a_second_sample_of_a_problem_does_not_make_it_sure() -> None:
+def test_second_sample_of_one_problem_keeps_the_interval_wide() -> None:
     """One accepted sample: Wilson's 20.7 to 100 %. A second one made it 100 to 100 %."""
     one, two = (figures_of(samples_of([(n, n)]))["accepted_at_1"] for n in (1, 2))
     assert (one.low, one.high) == pytest.approx((0.2065, 1.0), abs=1e-4)
@@ -138,7 +138,7 @@ def test_amounts_of_few_problems_have_no_interval_and_say_why() -> None:
     assert many["avg_total_gen_tokens"].method == "bootstrap"
 
 
-def test_a_percentile_beyond_what_so_few_problems_reach_has_no_bound() -> None:
+def test_percentile_of_too_few_problems_has_no_upper_bound() -> None:
     p95 = figures_of([sample_result(p, gen_seconds=1.0 + p) for p in range(50)])["p95_gen_time"]
     assert p95.low is not None
     assert p95.high is None

@@ -48,7 +48,7 @@ def test_problems_without_difficulty_and_tags_have_no_groups() -> None:
     assert measured([with_changes(sample_result(0), difficulty="")]).groups == {}
 
 
-def test_of_many_tags_those_with_the_most_problems_are_listed() -> None:
+def test_tags_with_the_most_problems_are_listed_up_to_the_limit() -> None:
     results = [
         with_changes(sample_result(number), tags=(f"rare-{number}", "common")) for number in range(MAX_GROUPS + 5)
     ]

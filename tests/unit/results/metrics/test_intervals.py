@@ -97,7 +97,7 @@ def test_values_out_of_range_and_no_values_are_refused() -> None:
             plus_two(np.array(values))
 
 
-def test_a_cost_that_may_have_solved_nothing_has_no_upper_bound() -> None:
+def test_cost_per_solved_has_no_upper_bound_if_resamples_solve_no_problem() -> None:
     tokens, solved = np.full((20, 1), 100.0), np.zeros((20, 1))
     solved[0] = 1  # 36 % of the draws miss it
     low, high = bootstrap_ratios(tokens, solved, np.random.default_rng(0))[0]
@@ -124,7 +124,7 @@ def test_a_mean_over_few_members_leaves_out_the_draws_that_have_none() -> None:
     assert bootstrap_ratios(cost, solved, np.random.default_rng(0))[0] == (70.0, 70.0)
 
 
-def test_nothing_to_draw_from_has_no_bounds() -> None:
+def test_bootstrap_of_no_values_has_no_bounds() -> None:
     assert bootstrap_ratios(np.zeros((0, 2)), np.zeros((0, 2)), np.random.default_rng(0)) == [(None, None)] * 2
     assert bootstrap_ratios(np.zeros((3, 1)), np.zeros((3, 1)), np.random.default_rng(0)) == [(None, None)]
     assert order_statistics(np.zeros(0), 50) == (None, None)

@@ -39,7 +39,7 @@ def greedy_run() -> list[SampleResult]:
     ]
 
 
-def test_every_figure_of_a_greedy_run() -> None:
+def test_greedy_run_has_the_expected_value_of_every_metric() -> None:
     options = MetricOptions(gpu_seconds=5500.0, gpu_hour_price=3.6)
     assert values(measured(greedy_run(), options).figures) == pytest.approx(
         {
@@ -77,7 +77,7 @@ def test_every_figure_of_a_greedy_run() -> None:
     )
 
 
-def test_coverage_stands_beside_with_its_bounds() -> None:
+def test_coverage_and_bounds_are_reported_with_the_counts() -> None:
     metrics = measured(greedy_run())
     assert metrics.coverage == 0.8
     assert metrics.accepted_bounds == pytest.approx((2 / 10, 4 / 10))
@@ -152,7 +152,7 @@ def test_a_problem_weighs_the_same_however_many_samples_were_judged() -> None:
     assert (low, high) == pytest.approx((1 / 3, (1 + 0.75 + 1) / 3))
 
 
-def test_two_samples_are_clustered_already() -> None:
+def test_two_samples_per_problem_use_the_clustered_interval() -> None:
     metrics = measured([sample_result(problem, sample) for problem in range(5) for sample in range(2)])
     assert metrics.figures["accepted_at_1"].method == "plus_four"
     assert "pass_at_1" in metrics.figures
@@ -174,7 +174,7 @@ def test_pass_at_k_is_reported_where_there_are_several_samples_only() -> None:
     assert {name for name in measured(rows).figures if "pass_at" in name} == {"pass_at_1", "pass_at_10"}
 
 
-def test_nothing_accepted_leaves_the_per_solved_figures_null_and_the_json_finite() -> None:
+def test_run_without_accepted_answers_has_null_per_solved_metrics() -> None:
     rows = [sample_result(p, 0, ["wrong_answer"]) for p in range(5)]
     metrics = measured(rows, MetricOptions(gpu_seconds=100.0, gpu_hour_price=1.0))
     per_solved = {name: figure for name, figure in metrics.figures.items() if "_per_solved" in name}
@@ -183,7 +183,7 @@ def test_nothing_accepted_leaves_the_per_solved_figures_null_and_the_json_finite
     json.dumps(metrics.summary(), allow_nan=False)
 
 
-def test_nothing_judged_is_no_score_at_all() -> None:
+def test_run_without_judged_answers_has_no_score() -> None:
     metrics = measured([sample_result(p, 0, None) for p in range(3)])
     assert metrics.coverage == 0.0
     assert metrics.accepted_bounds == (0.0, 1.0)
@@ -210,7 +210,7 @@ def test_gpu_seconds_are_split_over_datasets_by_output_tokens_of_every_pass() ->
 
 
 @pytest.mark.parametrize("tokens", [None, 0])
-def test_gpu_seconds_that_no_tokens_split_are_nobodys(tokens: int | None) -> None:
+def test_gpu_seconds_without_token_counts_are_not_split(tokens: int | None) -> None:
     rows = [sample_result(0, 0), sample_result(0, 0, dataset="mbpp_reg", output_tokens=tokens)]
     if tokens == 0:
         rows[0] = sample_result(0, 0, output_tokens=0)
@@ -265,7 +265,7 @@ def test_throughput_counts_the_seconds_of_generation_and_judging() -> None:
     assert measured(rows, MetricOptions(throughput=False)).figures["throughput"].value is None
 
 
-def test_budget_runs_report_what_was_solved_within_it() -> None:
+def test_budget_run_reports_solved_within_budget() -> None:
     rows = [sample_result(0, 0, ["timeout"]), sample_result(0, 1)]
     rows += [sample_result(1, 0, ["timeout"]), sample_result(1, 1, ["timeout"]), sample_result(1, 2, ["timeout"])]
     rows += [sample_result(2, 0, ["timeout"]), sample_result(2, 1, None)]  # the judge cannot tell
@@ -317,7 +317,7 @@ def test_one_noise_floor_pass_is_a_proportion() -> None:
     assert (flips.value, flips.low, flips.high, flips.method) == (0.1, *wilson(1, 10), "wilson")
 
 
-def test_marks_are_counted() -> None:
+def test_cached_forgeable_truncated_and_uncounted_answers_are_counted() -> None:
     rows = [sample_result(problem, 0) for problem in range(6)]
     for row in rows[:1]:
         assert row.verdict is not None
@@ -337,12 +337,12 @@ def test_a_key_given_twice_is_refused() -> None:
         measured([sample_result(3, 1), sample_result(3, 1)])
 
 
-def test_datasets_stand_in_the_order_of_the_run() -> None:
+def test_datasets_keep_the_order_of_the_run() -> None:
     rows = [sample_result(0, dataset=name) for name in ("mbpp_reg", "humaneval", "codecontests_valid")]
     assert list(compute_metrics(rows, MetricOptions())) == ["mbpp_reg", "humaneval", "codecontests_valid"]
 
 
-def test_metrics_of_several_datasets_stand_apart() -> None:
+def test_metrics_of_several_datasets_are_separate() -> None:
     rows = [sample_result(0), sample_result(0, 0, ["timeout"], dataset="mbpp_reg")]
     found = compute_metrics(rows, MetricOptions())
     assert list(found) == ["humaneval", "mbpp_reg"]

@@ -107,7 +107,7 @@ def active_seconds(rows: Sequence[SampleResult]) -> float:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_figures_are_their_definitions(seed: int) -> None:
+def test_figures_equal_their_definitions_on_random_runs(seed: int) -> None:
     rows = random_run(seed)
     figures = compute_metrics(rows, MetricOptions())["humaneval"].figures
     expected = by_definition(rows)
@@ -115,7 +115,7 @@ def test_figures_are_their_definitions(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30, 50))
-def test_intervals_hold_their_value_and_the_order_changes_nothing(seed: int) -> None:
+def test_intervals_contain_their_value_and_do_not_depend_on_the_order(seed: int) -> None:
     rows = random_run(seed)
     metrics = compute_metrics(rows, MetricOptions(gpu_seconds=10.0, gpu_hour_price=2.0))["humaneval"]
     low, high = metrics.accepted_bounds

@@ -41,7 +41,7 @@ def files_in(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_the_directory_holds_what_the_page_lists(tmp_path: Path) -> None:
+def test_outputs_directory_holds_the_documented_files(tmp_path: Path) -> None:
     summary = write_outputs(iter(a_run()), str(tmp_path / "run"), PLAN)
     files = files_in(tmp_path / "run")
     assert set(files) == FILES
@@ -74,7 +74,7 @@ def test_anything_not_judged_makes_the_run_degraded(tmp_path: Path) -> None:
         (None, 2.5, None),
     ],
 )
-def test_the_summary_says_what_the_gpus_cost_in_all(
+def test_summary_and_report_show_the_cost_of_the_gpus(
     tmp_path: Path, seconds: float | None, price: float | None, cost: dict[str, object] | None
 ) -> None:
     options = MetricOptions(gpu_seconds=seconds, gpu_hour_price=price)
@@ -132,7 +132,7 @@ def test_both_result_files_hold_the_same_rows_in_the_streams_order(tmp_path: Pat
     assert table.to_pylist() == lines
 
 
-def test_a_rows_tests_carry_what_section_6_names(tmp_path: Path) -> None:
+def test_tests_of_a_row_have_the_required_fields(tmp_path: Path) -> None:
     made = verdict(["success", "memory_limit", "compile_timeout"])
     made.tests[1].exit_code = -9
     made.tests[1].stderr.full_length = 5_000_000
@@ -193,7 +193,7 @@ def test_the_order_of_verdicts_changes_rows_only(tmp_path: Path) -> None:
     assert {name for name in FILES if one[name] != two[name]} == {"results.jsonl", "results.parquet"}
 
 
-def test_json_holds_null_where_a_number_is_not_one(tmp_path: Path) -> None:
+def test_json_files_hold_null_for_nan_and_infinity(tmp_path: Path) -> None:
     rows = [with_changes(sample_result(0, 0, ["timeout"]), gen_seconds=float("nan"))]
     write_outputs(rows, str(tmp_path), OutputPlan({"x": float("inf")}, MetricOptions(), QaOptions(0.0, 1)))
     for name, content in files_in(tmp_path).items():
@@ -252,7 +252,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, small_files
     assert small_files == 64 << 10
 
 
-def test_a_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_made_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         write_outputs(a_run(), str(tmp_path / "file" / "run"), PLAN)
@@ -302,6 +302,6 @@ def test_sending_that_fails_names_the_file_and_leaves_no_summary(tmp_path: Path)
 
 
 @pytest.mark.parametrize("url", ["nope://bucket/x", "s3x://bucket"])
-def test_a_scheme_that_nobody_knows_is_bad_input(url: str) -> None:
+def test_unknown_url_scheme_of_the_output_is_bad_input(url: str) -> None:
     with pytest.raises(BadInputError, match=f"output {url}: Protocol not known"):
         write_outputs(a_run(), url, PLAN)

@@ -34,7 +34,7 @@ def meaning(heading: str, field: str) -> list[str]:
     return named(row.split("|")[2])
 
 
-def test_every_metric_stands_there() -> None:
+def test_outputs_page_lists_every_metric() -> None:
     results = [sample_result(0, sample, repeat=repeat) for sample in range(3) for repeat in range(2)]
     scored = verdict(["success"])
     scored.score = 0.5
@@ -53,11 +53,11 @@ def test_every_metric_stands_there() -> None:
         ("Field", list(qa_record(sample_result(), QaOptions(0.0, 1)))),
     ],
 )
-def test_every_field_stands_there(heading: str, names: list[str]) -> None:
+def test_outputs_page_lists_every_field(heading: str, names: list[str]) -> None:
     assert sorted(first_cells(heading)) == sorted(names)
 
 
-def test_every_word_that_a_field_may_hold_stands_there() -> None:
+def test_outputs_page_lists_every_value_of_each_field() -> None:
     assert set(meaning("Column", "final_status")) == set(FINAL_STATUSES)
     assert set(meaning("Column", "extraction")) == set(EXTRACTION_NAMES.values())
     assert set(meaning("Column", "guardrails")) == set(GUARDRAIL_NAMES.values())

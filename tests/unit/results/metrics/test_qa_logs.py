@@ -115,7 +115,7 @@ def test_a_dataset_smaller_than_its_places_says_that_some_stayed_empty() -> None
     assert "17 places stayed empty: the dataset has no more results" in str(summary)
 
 
-def test_of_a_sample_with_several_turns_the_last_answer_is_sampled() -> None:
+def test_sample_with_several_turns_is_logged_with_its_last_answer() -> None:
     logs = QaLogs(OPTIONS)
     for problem, turns in ((0, 3), (1, 1), (2, 2)):
         for turn in range(turns):

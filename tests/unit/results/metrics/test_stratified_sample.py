@@ -17,7 +17,7 @@ from evalrun_results.outputs.stratified_sample import (
 )
 
 
-def test_the_table_is_the_pages() -> None:
+def test_quotas_equal_the_documented_table() -> None:
     assert {name: tuple(places.values()) for name, places in QUOTAS.items()} == {
         "codecontests_valid": (10, 20, 10, 5, 5),
         "codecontests_test": (6, 12, 6, 3, 3),
@@ -42,7 +42,7 @@ def test_the_table_is_the_pages() -> None:
         pytest.param((0, 0, 0, 99, 0), (0, 0, 0, 20, 0), id="all in one"),
     ],
 )
-def test_places_of_a_short_stratum_go_to_the_others_in_proportion(
+def test_places_of_a_short_stratum_are_given_to_the_others_in_proportion(
     available: tuple[int, ...], expected: tuple[int, ...] | None
 ) -> None:
     found = allot(OTHER_QUOTAS, dict(zip(STRATA, available, strict=True)), seed=1)
@@ -64,7 +64,7 @@ def test_allotment_fills_every_place_that_can_be_filled(seed: int) -> None:
         assert min(quotas[stratum], available[stratum]) <= found[stratum] <= available[stratum]
 
 
-def test_equal_remainders_are_chance_by_seed() -> None:
+def test_equal_remainders_are_resolved_randomly_by_seed() -> None:
     winners = Counter(
         next(name for name, places in largest_remainder(1, {"a": 3, "b": 3}, seed).items() if places)
         for seed in range(400)
@@ -72,7 +72,7 @@ def test_equal_remainders_are_chance_by_seed() -> None:
     assert winners["a"] == pytest.approx(200, abs=60)
 
 
-def test_a_reservoir_is_uniform_and_makes_only_what_it_keeps() -> None:
+def test_reservoir_is_uniform_and_builds_only_the_items_that_it_keeps() -> None:
     chance, kept, made = random.Random(0), Counter[int](), 0
     for _ in range(2000):
         reservoir = Reservoir[int](5)
@@ -117,7 +117,7 @@ def test_empty_output_counts_with_syntax_error() -> None:
     assert seen == {4, 5}
 
 
-def test_what_was_not_judged_has_five_places_of_its_own() -> None:
+def test_not_judged_answers_have_five_places_in_the_sample() -> None:
     sampler = StratifiedSampler[int](1)
     for item in range(40):
         sampler.offer("mbpp_reg", "api_error", (f"P/{item}", 0), partial(int, item))

@@ -26,7 +26,7 @@ def pipelined(names: list[str], *, problems: int = 40, gen: float = 2.0, cpu: fl
     return rows
 
 
-def test_equal_datasets_have_equal_throughput_wherever_they_stand() -> None:
+def test_equal_datasets_have_equal_throughput_in_any_order() -> None:
     """Windows from first request to last verdict overlap: they gave 0.22 and 0.14 problems/s here."""
     found = throughput(pipelined(["first", "second"]))
     assert found["first"] == pytest.approx(found["second"])
@@ -50,7 +50,7 @@ def test_a_pause_of_the_run_does_not_count() -> None:
     assert throughput([*rows, *late]) == pytest.approx(throughput(rows))
 
 
-def test_the_order_of_results_changes_nothing() -> None:
+def test_throughput_does_not_depend_on_the_order_of_results() -> None:
     rows = pipelined(["first", "second"])
     shuffled = rows.copy()
     random.Random(1).shuffle(shuffled)
@@ -63,7 +63,7 @@ def test_noise_floor_repeats_take_no_time_of_the_run() -> None:
     assert throughput([*rows, *repeats]) == throughput(rows)
 
 
-def test_answers_made_elsewhere_have_none() -> None:
+def test_answers_made_elsewhere_have_no_throughput() -> None:
     assert throughput([with_changes(row, started_at=None) for row in pipelined(["first"])]) == {"first": None}
 
 

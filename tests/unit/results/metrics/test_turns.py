@@ -46,7 +46,7 @@ RUN = of_problems(
 )
 
 
-def test_every_figure_by_turn() -> None:
+def test_metrics_by_turn_have_the_expected_values() -> None:
     metrics = measured(RUN)
     expected = {
         "accepted_at_1": 1 / 6,
@@ -89,12 +89,12 @@ def test_with_several_samples_each_problem_weighs_the_same() -> None:
     assert value(metrics, "turns_to_accept") == pytest.approx((2 + 1 + 2 + 1 + 1) / 5)
 
 
-def test_nothing_to_recover_is_no_figure_and_not_0() -> None:
+def test_recovery_rate_without_failed_answers_is_none() -> None:
     metrics = measured(of_problems([PASS], [PASS]))
     assert (value(metrics, "recovery_rate"), metrics.figures["recovery_rate"].n) == (None, 0)
 
 
-def test_an_answer_that_was_accepted_stays_so_whatever_an_earlier_judging_let_follow() -> None:
+def test_answer_accepted_at_an_early_turn_counts_despite_later_failed_turns() -> None:
     """Judged again, a first answer may pass of which later turns exist."""
     metrics = measured(of_problems([PASS, FAIL], [FAIL, LOST, PASS]))
     assert value(metrics, "accepted_by_turn_3") == 1.0

@@ -16,7 +16,7 @@ def test_each_difference_is_a_line_to_scale() -> None:
     assert all(0 <= float(x) <= WIDTH for x in re.findall(r'x="([0-9.]+)"', drawn))
 
 
-def test_small_differences_are_not_blown_up() -> None:
+def test_small_differences_are_drawn_small() -> None:
     drawn = str(forest([Shift("x", 0.0, -0.001, 0.001)], "differences"))
     (width,) = (
         float(x) for x in re.findall(r'<rect x="[0-9.]+" y="[0-9.]+" width="([0-9.]+)"[^>]*class="range"', drawn)
@@ -24,5 +24,5 @@ def test_small_differences_are_not_blown_up() -> None:
     assert width < 0.06 * WIDTH
 
 
-def test_nothing_to_draw_is_nothing() -> None:
+def test_forest_of_no_differences_is_none() -> None:
     assert forest([], "differences") is None

@@ -11,14 +11,14 @@ from evalrun_results.report.plots import draw_histogram, draw_interval_bar, draw
 from evalrun_results.report.quantities import figure, number, percent, round_seconds, seconds
 
 
-def test_a_text_is_escaped_wherever_it_stands() -> None:
+def test_element_escapes_text_and_attributes() -> None:
     evil = "\"'><script>&"
     assert element("p", evil, title=evil) == (
         '<p title="&quot;&#x27;&gt;&lt;script&gt;&amp;">&quot;&#x27;&gt;&lt;script&gt;&amp;</p>'
     )
 
 
-def test_only_markup_passes_and_putting_it_into_a_text_makes_it_one() -> None:
+def test_only_markup_stays_unescaped_and_formatting_turns_markup_into_text() -> None:
     bold = element("b", "x")
     assert element("p", bold, [bold, None, [3]]) == "<p><b>x</b><b>x</b>3</p>"
     assert joined(f"{bold}") == "&lt;b&gt;x&lt;/b&gt;"
@@ -39,7 +39,7 @@ def test_attributes_are_left_out_or_alone() -> None:
         ("one\r\ntwo\rthree\tfour\n", "one\ntwo\u240dthree\tfour\n"),
     ],
 )
-def test_signs_that_hide_something_are_shown(text: str, shown: str) -> None:
+def test_escape_text_makes_control_characters_visible(text: str, shown: str) -> None:
     assert escape_text(text) == shown
     assert escape_text(text).encode()
 
@@ -54,11 +54,11 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("language", "code"), PROGRAMS)
-def test_highlighting_changes_no_sign(language: str, code: str) -> None:
+def test_highlight_code_keeps_every_character(language: str, code: str) -> None:
     assert Page.of(highlight_code(code, language)).text == code
 
 
-def test_words_are_told_apart() -> None:
+def test_highlight_code_marks_keywords_strings_comments_and_numbers() -> None:
     made = highlight_code("for form in '# no': # for\n    return 12", "py")
     assert made == (
         '<span class="k">for</span> form <span class="k">in</span> <span class="s">&#x27;# no&#x27;</span>: '
@@ -90,7 +90,7 @@ def test_highlighting_takes_linear_time_on_whatever_a_model_writes(make: Callabl
     assert time.process_time() - started < 3.0  # a quadratic expression would need minutes
 
 
-def test_shares_are_counted_with_their_ends_apart() -> None:
+def test_share_bars_count_0_and_100_percent_separately() -> None:
     bars = share_bars([0, 0, 0.05, 0.1, 0.5, 0.999, 1, 1])
     assert [bar.count for bar in bars] == [2, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 2]
     assert (bars[0].label, bars[1].label, bars[-1].label) == ("no test passed", "0 % to 10 %", "every test passed")
@@ -124,7 +124,7 @@ def test_amounts_that_spread_widely_are_on_a_1_2_5_scale() -> None:
     assert [bar.count for bar in bars] == [1, 1, 0, 0, 1, 0, 0, 1]
 
 
-def test_no_values_are_no_plot() -> None:
+def test_plot_of_no_values_says_that_there_is_nothing_to_show() -> None:
     bars = amount_bars([0.0, 0.002, 0.009, 0.03], round_seconds)
     assert [bar.label for bar in bars][:2] == ["0 s", "0 s to 5 ms"]
     assert [bar.tick for bar in bars].count("0 s") == 1

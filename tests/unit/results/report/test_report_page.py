@@ -61,7 +61,7 @@ def evil_info() -> Mapping[str, object]:
     }  # fmt: skip
 
 
-def test_nothing_from_a_hostile_run_becomes_markup(tmp_path: Path) -> None:
+def test_texts_of_a_hostile_run_never_become_markup(tmp_path: Path) -> None:
     plan = OutputPlan(
         evil_info(),
         MetricOptions(),
@@ -81,7 +81,7 @@ def test_nothing_from_a_hostile_run_becomes_markup(tmp_path: Path) -> None:
     assert "alert(1)" in page.text  # it is there, to be read
 
 
-def test_the_page_asks_for_nothing_and_allows_nothing(tmp_path: Path) -> None:
+def test_report_loads_no_address_and_its_policy_forbids_all(tmp_path: Path) -> None:
     page = report_of(tmp_path, hostile_run())
     content = (tmp_path / "report.html").read_text()
     assert page.addresses == []
@@ -110,7 +110,7 @@ def test_the_headline_shows_the_role_that_the_run_recorded(tmp_path: Path) -> No
     assert "mbpp_reg1 problems, role: dev" in text, "recorded nothing: the well-known name says it"
 
 
-def test_the_headline_shows_which_checkpoint_it_was(tmp_path: Path) -> None:
+def test_headline_shows_the_checkpoint_of_the_run(tmp_path: Path) -> None:
     lineage = {"schedule": "nightly", "step": 120, "phase": "grpo", "parent": "nightly-0123456789"}
     spec = {"model": {"path": "s3://t/global_step_120"}, "lineage": lineage}
     page = report_of(tmp_path / "checkpoint", verdicts_of([True]), spec=spec)
@@ -118,7 +118,7 @@ def test_the_headline_shows_which_checkpoint_it_was(tmp_path: Path) -> None:
     assert "Checkpoint:" not in report_of(tmp_path / "model", verdicts_of([True])).text
 
 
-def test_the_headline_shows_what_the_protocol_asked_for_and_what_had_to_be_left_out(tmp_path: Path) -> None:
+def test_headline_shows_the_protocols_metrics_and_excluded_problems(tmp_path: Path) -> None:
     results = [sample_result(f"p{problem}", sample) for problem in range(4) for sample in range(3)]
     results[:3] = [sample_result("p0", sample, ["wrong_answer"] if sample else None) for sample in range(3)]
     plan = OutputPlan({}, MetricOptions(ks=(1, 3), budget=True), QaOptions(0.8, 1))
@@ -138,7 +138,7 @@ def test_the_pass_ratio_is_shown_only_where_an_answer_has_several_tests(tests: i
     assert "pass@1" in text
 
 
-def test_a_failed_assertion_is_shown_whole_and_called_so(tmp_path: Path) -> None:
+def test_failed_assertion_is_shown_whole_under_the_heading_assertion(tmp_path: Path) -> None:
     results = [sample_result("p0", 0, ["wrong_answer"])]
     result = with_changes(results[0], ground_truth={"test": "def check(f): ...", "entry_point": "f"})
     write_outputs([result], str(tmp_path), OutputPlan({}, MetricOptions(), QaOptions(1.0, 1)))
@@ -148,7 +148,7 @@ def test_a_failed_assertion_is_shown_whole_and_called_so(tmp_path: Path) -> None
     assert '<div class="case"><h4>Assertion</h4>' in page
 
 
-def test_what_samples_reached_by_each_turn_is_shown_and_their_last_answers(tmp_path: Path) -> None:
+def test_report_shows_acceptance_by_turn_and_the_last_answers(tmp_path: Path) -> None:
     chat = tuple({"role": role, "content": f"{role} says"} for role in ("user", "assistant", "user"))
     first = [sample_result(f"p{problem}", 0, ["wrong_answer"]) for problem in range(4)]
     second = [
@@ -169,14 +169,14 @@ def test_what_samples_reached_by_each_turn_is_shown_and_their_last_answers(tmp_p
     assert "25.0 % of the time between their first and last request (10.0 s in all)" in text
 
 
-def test_warnings_stand_above_the_figures(tmp_path: Path) -> None:
+def test_warnings_are_shown_above_the_metrics(tmp_path: Path) -> None:
     empty = [sample_result(number, 0, ["wrong_answer"], empty=True) for number in range(3)]
     found = report_of(tmp_path, empty).text
     assert "3 of 3 answers hold no program" in found
     assert found.index("hold no program") < found.index("pass@1")
 
 
-def test_an_empty_run_says_so(tmp_path: Path) -> None:
+def test_report_of_an_empty_run_says_that_there_are_no_results(tmp_path: Path) -> None:
     page = report_of(tmp_path, [], run="nothing")
     assert "The run has no results" in page.text
 
@@ -258,7 +258,7 @@ def test_a_screen_reader_finds_landmark_headings_and_columns(tmp_path: Path) -> 
     assert 'id="run"' in content
 
 
-def test_figures_by_difficulty_tag_and_seed_and_single_tests_stand_on_the_page(tmp_path: Path) -> None:
+def test_report_shows_metrics_by_difficulty_tag_seed_and_single_test(tmp_path: Path) -> None:
     results = [
         with_changes(
             sample_result(number, sample, ["success", "success" if sample else "timeout"]),

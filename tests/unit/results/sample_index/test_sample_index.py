@@ -187,7 +187,7 @@ def test_build_index_directory_that_cannot_be_made_is_named(tmp_path: Path) -> N
         build_index(StoredRun.open(str(run)), run / "index")
 
 
-def test_searched_texts_answer_and_what_tests_printed(tmp_path: Path) -> None:
+def test_searched_texts_hold_the_answer_and_the_output_of_its_tests(tmp_path: Path) -> None:
     result = with_changes(sample_result(statuses=["success", "wrong_answer"]), response="The answer")
     without = sample_result("Q", 0, None)
     run = write_run(tmp_path, [result, without])

@@ -67,7 +67,7 @@ def test_the_capital_is_a_plain_product_of_bets(population: int | None, mean: fl
     assert found == pytest.approx(math.log(total / len(STAKES)), abs=1e-12)
 
 
-def test_what_is_certain_needs_no_bets() -> None:
+def test_capital_is_infinite_once_the_mean_is_certain() -> None:
     """9 of 10 shares are 1: whatever the last one is, their mean is above 0.85."""
     found = log_capital_above(np.ones(9), 0.85, SHARE, 10)
     assert np.isfinite(found[0])
@@ -96,7 +96,7 @@ def test_the_interval_shrinks_to_the_mean_of_a_benchmark_and_never_widens() -> N
     assert before == pytest.approx((0.6, 0.6), abs=1e-9)
 
 
-def test_what_is_not_known_widens_the_interval_by_as_much_as_it_may_matter() -> None:
+def test_unknown_values_widen_the_interval_by_their_possible_effect() -> None:
     values = np.repeat([1.0, 0.0], [30, 20])  # the first five of which are not judged
     lows, highs = values.copy(), values.copy()
     lows[:5], highs[:5] = 0.0, 1.0
@@ -104,7 +104,7 @@ def test_what_is_not_known_widens_the_interval_by_as_much_as_it_may_matter() -> 
     assert (low, high) == pytest.approx((0.5, 0.6), abs=1e-9)
 
 
-def test_values_may_lie_between_other_bounds() -> None:
+def test_log_capital_is_the_same_for_values_with_shifted_bounds() -> None:
     """Shares beside an anchor of 0.8 are a shift: the capital is the same."""
     shares = np.array([1.0, 0.0, 1.0, 1.0])
     shifted = log_capital_above(shares - 0.8, -0.1, Bounds(-0.8, 0.2), None)

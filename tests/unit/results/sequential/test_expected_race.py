@@ -19,11 +19,11 @@ def test_a_larger_lead_is_found_with_fewer_answers() -> None:
     assert found[1].decided > 0.95
 
 
-def test_a_lead_of_nothing_is_seldom_found_at_other_problems() -> None:
+def test_race_of_equal_runs_is_rarely_decided() -> None:
     assert expect_race(RaceField(3, 200, 0.5, 0.1, 0.0), "similar").decided < 0.1
 
 
-def test_more_than_there_are_cannot_be_changed() -> None:
+def test_make_runs_with_an_impossible_share_of_changes_stays_in_range() -> None:
     values = make_runs(RaceField(2, 10, 0.9, 0.9, 0.5), np.random.default_rng(1))
     assert values.shape == (2, 10)
     assert values.max() == 1.0

@@ -26,7 +26,7 @@ def changes(gained: int, lost: int, size: int, seed: int = 0) -> Floats:
 
 
 @pytest.mark.parametrize(("gained", "lost", "answer"), [(30, 5, MeanDecision.AT_LEAST), (0, 60, MeanDecision.BELOW)])
-def test_a_clear_case_is_decided_before_the_end(gained: int, lost: int, answer: MeanDecision) -> None:
+def test_clear_difference_is_decided_before_the_end(gained: int, lost: int, answer: MeanDecision) -> None:
     found = decide_mean(values_of(changes(gained, lost, 500)), -0.02, "benchmark", 0.95)
     assert (found.answer, found.decided_after) == (answer, found.looked_at)
     assert found.looked_at < 300
@@ -34,18 +34,18 @@ def test_a_clear_case_is_decided_before_the_end(gained: int, lost: int, answer: 
 
 
 @pytest.mark.parametrize("lost", [9, 10, 11])
-def test_a_benchmark_that_was_drawn_to_its_end_has_decided_exactly(lost: int) -> None:
+def test_benchmark_drawn_completely_is_decided_exactly_at_the_margin(lost: int) -> None:
     """-0.02 of 500 problems are 10 losses: that many are allowed, one more is not."""
     found = decide_mean(values_of(changes(0, lost, 500)), -0.02, "benchmark", 0.95)
     assert found.answer is (MeanDecision.AT_LEAST if lost <= 10 else MeanDecision.BELOW)
 
 
-def test_problems_like_these_may_stay_open() -> None:
+def test_small_difference_over_similar_problems_stays_open() -> None:
     found = decide_mean(values_of(changes(10, 12, 200)), -0.02, "similar", 0.95)
     assert (found.answer, found.decided_after, found.looked_at) == (MeanDecision.OPEN, None, 200)
 
 
-def test_the_first_answer_stands_whenever_somebody_looks() -> None:
+def test_first_decision_is_kept_however_late_the_look() -> None:
     """Gains later make a loss good again: whoever looks at the end meets the decision of whoever looked early."""
     early = np.concatenate([-np.ones(40), np.ones(300)])
     first = decide_mean(values_of(early, 60), -0.02, "similar", 0.95)
@@ -56,7 +56,7 @@ def test_the_first_answer_stands_whenever_somebody_looks() -> None:
         assert (later.low, later.high) == pytest.approx((first.low, first.high))
 
 
-def test_the_same_order_for_a_part_as_for_all() -> None:
+def test_order_of_a_part_of_the_problems_agrees_with_the_order_of_all() -> None:
     names = [f"p{place}" for place in range(200)]
     order = order_problems(7, "mbpp", names)
     assert sorted(order) == sorted(names)
@@ -78,7 +78,7 @@ def test_wrong_decisions_are_as_rare_as_promised(population: Population) -> None
     assert (after > 0).mean() <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 1000)
 
 
-def test_mean_decision_by_what_ended_first_would_err() -> None:
+def test_mean_decision_by_the_first_finished_answers_errs_more_often_than_promised() -> None:
     """Short, easy answers end first, and the candidate's losses are among the hard ones: the first to end look fine.
 
     512 answers are out at a time, as with two replicas. Whoever takes what has ended for a sample passes a candidate
@@ -105,7 +105,7 @@ def test_mean_decision_by_what_ended_first_would_err() -> None:
     assert wrong_by_prefixes <= runs * (0.025 + 3 * math.sqrt(0.025 * 0.975 / runs))
 
 
-def test_what_was_not_judged_decides_for_nobody() -> None:
+def test_not_judged_problems_leave_the_decision_open() -> None:
     """A tenth was not judged: it counts against whoever would win by it."""
     problems = changes(0, 0, 200)
     known = values_of(problems)
@@ -117,7 +117,7 @@ def test_what_was_not_judged_decides_for_nobody() -> None:
     assert decide_mean(known, -0.02, "benchmark", 0.95).answer is MeanDecision.AT_LEAST
 
 
-def test_how_many_problems_an_equal_run_needs() -> None:
+def test_problems_needed_grows_with_the_share_of_flips_and_is_none_if_too_few() -> None:
     few = problems_needed(1055, 0.05, -0.02, "benchmark", 0.95)
     many = problems_needed(1055, 0.20, -0.02, "benchmark", 0.95)
     assert few is not None

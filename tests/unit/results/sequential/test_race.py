@@ -20,7 +20,7 @@ def solved(*rates: float, problems: int = 300, seed: int = 1) -> Floats:
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_the_clearly_best_one_is_left_and_the_worst_goes_first(population: Population) -> None:
+def test_clearly_best_runner_is_left_and_the_worst_is_dropped_first(population: Population) -> None:
     values = solved(0.5, 0.9, 0.1)
     found = run_race(values, values, population, 300)
     assert found.left == (1,)
@@ -30,7 +30,7 @@ def test_the_clearly_best_one_is_left_and_the_worst_goes_first(population: Popul
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_equal_runners_are_never_told_apart(population: Population) -> None:
+def test_equal_runners_are_never_dropped(population: Population) -> None:
     values = np.vstack([solved(0.5)] * 3)
     found = run_race(values, values, population, 300)
     assert found.left == (0, 1, 2)
@@ -45,7 +45,7 @@ def test_a_benchmark_that_was_drawn_whole_leaves_the_one_that_solved_one_problem
     assert run_race(values[:, :40], values[:, :40], "benchmark", 50).left == (0, 1), "ten problems may turn it"
 
 
-def test_a_race_that_grows_drops_the_same_ones_at_the_same_places() -> None:
+def test_growing_race_drops_the_same_runners_at_the_same_places() -> None:
     values = solved(0.5, 0.7, 0.55, 0.2, seed=4)
     whole = run_race(values, values, "benchmark", 300)
     for count in range(0, 301, 30):
@@ -54,20 +54,20 @@ def test_a_race_that_grows_drops_the_same_ones_at_the_same_places() -> None:
         assert list(part.dropped_after) == expected
 
 
-def test_answers_that_were_not_judged_drop_nobody_who_might_have_solved_them() -> None:
+def test_runner_that_might_have_solved_its_not_judged_answers_is_not_dropped() -> None:
     lows = solved(0.9, 0.3)
     highs = lows.copy()
     highs[1] = 1.0
     assert run_race(lows, highs, "benchmark", 300).left == (0, 1)
 
 
-def test_a_race_of_one_is_refused() -> None:
+def test_race_of_one_runner_is_refused() -> None:
     with pytest.raises(ValueError, match="two runners"):
         run_race(np.ones((1, 5)), np.ones((1, 5)), "benchmark", 5)
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
-def test_a_best_one_is_rarely_dropped(population: Population) -> None:
+def test_best_runner_is_rarely_dropped(population: Population) -> None:
     """Two of five are best: one of the two may be dropped in 5 % of the orders, and three standard errors."""
     orders, dropped = 200, 0
     problems = solved(0.5, 0.5, 0.48, 0.48, 0.45, problems=160, seed=2)
