@@ -60,7 +60,7 @@ def judged(tests: int) -> list[pb.Verdict]:
 
 
 def write_order(directory: Path, samples: int) -> Path:
-    """Write the run configuration of so many samples, over PROBLEMS problems."""
+    """Write the run configuration for this number of samples, over PROBLEMS problems. Return its path."""
     each = samples // PROBLEMS
     rows = [
         {"dataset": "synthetic", "problem_id": f"p{number}", "prompt": "Sort the numbers.\n" * 20,
@@ -83,7 +83,7 @@ def write_order(directory: Path, samples: int) -> Path:
 
 
 async def work(ledger: GrpcLedger) -> None:
-    """Take work and answer it at once, until nothing is left."""
+    """Take items of work and submit their completions at once, until nothing is left."""
     while True:
         taken = await ledger.get_work(BATCH, fresh=False)
         if taken.items:

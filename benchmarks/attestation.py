@@ -71,7 +71,7 @@ def make_run(directory: Path, rows: int, tests: int) -> None:
 
 
 def compress_and_hash(content: BinaryIO) -> None:
-    """Compress a file, and hash it and the result, a part at a time."""
+    """Compress a file, and hash the file and the compressed result, one chunk at a time."""
     compressor = zlib.compressobj(6, wbits=zlib.MAX_WBITS | 16)
     plain, packed = hashlib.sha256(), hashlib.sha256()
     while chunk := content.read(CHUNK):

@@ -62,15 +62,15 @@ from evalrun_results.report.markup import Markup, element
 SLOTS, MAX_SANDBOXES, MAX_GATEWAYS = 2, 8, 2
 MIN_SANDBOXES: dict[AutoscalingMode, int] = {"cpu": 1, "custom": 1, "keda": 0}
 LOADS = (1, 64, 0, 64)
-"""In flight, by phase."""
+"""Programs in flight, by phase."""
 LOOK_SECONDS = 2.0
 GATEWAY_CPU = 0.02
-"""Of a gateway for a program in flight, about as the gateway's benchmarks have it."""
+"""CPUs that a gateway uses per program in flight, about as measured by the gateway's benchmarks."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen at a time."""
+    """The observed state at one moment."""
 
     seconds: float
     in_flight: int
@@ -78,19 +78,19 @@ class Look:
     gateways: int
     """Ready pods."""
     p95: float | None = None
-    """Seconds of the requests that have ended since the last look but a few."""
+    """95th percentile, in seconds, of the latest 64 requests that have ended; None before any has ended."""
 
 
 @dataclass
 class Scaled:
-    """A run whose judge is scaled in one way, and what was seen of it."""
+    """A run whose judge is scaled by one scaler, and the observations of it."""
 
     scaler: AutoscalingMode
     run: Run
     ledger: ScriptedLedger
     judge: HeldLoad | None = None
     said: str = ""
-    """By the condition Judged, at the last look."""
+    """Message of the condition Judged at the last look."""
     looks: list[Look] = field(default_factory=list)
     good: bool = False
     """Whether the aims were met."""
@@ -102,7 +102,7 @@ def usage(component: str, in_flight: int, pods: int) -> float:
 
 
 def pretend(plane: ControlPlane, namespace: str, component: str, in_flight: int) -> int:
-    """Write each pod's usage where kwok reads it; give how many pods are ready."""
+    """Write each ready pod's usage where kwok reads it. Return how many pods are ready."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     found = plane.request("GET", pods, labelSelector=f"app.kubernetes.io/component={component}").body["items"]
     ready = [pod for pod in found if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
@@ -120,7 +120,7 @@ def is_ready(pod: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
 
 
 def look(plane: ControlPlane, scaled: Scaled, seconds: float, load: int) -> None:
-    """See how many pods a run's judge has, tell its usage, and print what has changed."""
+    """Count the pods of a run's judge, write their usage, and print what has changed."""
     counts = [pretend(plane, scaled.run.namespace, part, load) for part in ("sandbox", "judge")]
     p95 = None
     if scaled.judge is not None:
@@ -160,7 +160,7 @@ def phase_of(looks: Sequence[Look], number: int, seconds: Sequence[float]) -> li
 
 
 def seconds_until(looks: Sequence[Look], sandboxes: int) -> float | None:
-    """Return after how many seconds of a phase so many sandboxes were ready (down: no more than so many)."""
+    """Return the seconds of a phase until this number of sandboxes was reached, from below or above; None: never."""
     up = looks[0].sandboxes < sandboxes
     for one in looks:
         if one.sandboxes >= sandboxes if up else one.sandboxes <= sandboxes:
@@ -176,7 +176,7 @@ def turns(looks: Sequence[Look]) -> int:
 
 
 def plot(runs: Sequence[Scaled]) -> Markup:
-    """Return load, sandboxes, gateways and p95 over time, a column of rows for each scaler, as SVG."""
+    """Return load, sandboxes, gateways and p95 over time as SVG, with one row per figure and scaler."""
     width, left, row = 760.0, 130.0, 64.0
     drawn, base, span = [], 0.0, max(scaled.looks[-1].seconds for scaled in runs)
     for scaled in runs:
@@ -210,7 +210,7 @@ def plot(runs: Sequence[Scaled]) -> Markup:
 
 
 def report(scaled: Scaled, seconds: Sequence[float]) -> bool:
-    """Print what was found of one scaler; give whether the aims were met."""
+    """Print the findings about one scaler. Return whether the aims were met."""
     good = True
     for number in (1, 3):
         phase = phase_of(scaled.looks, number, seconds)
@@ -238,7 +238,7 @@ def report(scaled: Scaled, seconds: Sequence[float]) -> bool:
 def start(
     plane: ControlPlane, stack: ExitStack, scaler: AutoscalingMode, judge: HeldLoad | None, flags: Sequence[str] = ()
 ) -> Scaled:
-    """Make a namespace, an operator that scales so, and a run that stays at work."""
+    """Start an operator with this scaler in a new namespace, and a run that stays at work."""
     namespace = f"by-{scaler}"
     make_namespace(plane, namespace)
     ledger = ScriptedLedger(total=100_000)
@@ -258,7 +258,7 @@ def start(
 
 @contextmanager
 def running_nodes_that_tell_usage(binaries: Mapping[str, Path], directory: Path, *crds: Path) -> Iterator[ControlPlane]:
-    """Run a control plane with two nodes, behind whose API server others may stand."""
+    """Run a control plane with two nodes, whose API server can pass requests on to other servers."""
     flags = aggregation_flags(directory / "aggregation")
     with running_control_plane(binaries, directory / "plane", flags) as plane:
         apply_crds(plane, ROOT / "k8s" / "crd.yaml", *crds)
@@ -269,7 +269,7 @@ def running_nodes_that_tell_usage(binaries: Mapping[str, Path], directory: Path,
 def scale(
     binaries: Mapping[str, Path], directory: Path, scalers: Sequence[AutoscalingMode], seconds: Sequence[float]
 ) -> list[Scaled]:
-    """Go through all phases by HPA; give what was seen of each scaler, which is printed."""
+    """Go through all phases with HPAs, and print the findings. Return the observations of each scaler."""
     with ExitStack() as stack:
         plane = stack.enter_context(running_nodes_that_tell_usage(binaries, directory))
         stack.enter_context(running_metrics_server(plane, binaries))
@@ -287,7 +287,7 @@ def scale(
 
 
 def scale_by_keda(binaries: Mapping[str, Path], directory: Path, seconds: Sequence[float]) -> Scaled:
-    """Go through all phases by KEDA, from no sandbox; give what was seen, which is printed."""
+    """Go through all phases with KEDA, from no sandbox, and print the findings. Return the observations."""
     with ExitStack() as stack:
         plane = stack.enter_context(running_nodes_that_tell_usage(binaries, directory, keda_crds()))
         answers = stack.enter_context(WaitingAnswers().serving())

@@ -55,7 +55,7 @@ OF_A_SCHEDULE: Final = 100
 
 
 def write_runs(root: Path, count: int, samples: int) -> None:
-    """Write runs as the aggregator does: documents and results, of one sample a problem."""
+    """Write runs as the aggregator does: documents and results, with one sample per problem."""
     pattern = write_checkpoint(root / "pattern", 1, [True, False, None, True])
     summary = json.loads((pattern / "summary.json").read_text())
     run_info = json.loads((pattern / "run_info.json").read_text())
@@ -80,7 +80,7 @@ def write_runs(root: Path, count: int, samples: int) -> None:
 
 
 def results(draws: np.random.Generator, dataset: str, samples: int) -> pa.Table:
-    """Return results with the catalogue's columns: problems differ in how hard they are, runs by their draws."""
+    """Return results with the catalogue's columns. Problems differ in difficulty, runs in their random draws."""
     numbers = np.arange(samples)
     hard = numbers / samples
     accepted = draws.random(samples) > hard
@@ -116,7 +116,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def ask_ours(root: str) -> dict[str, float]:
-    """Return the seconds of opening the catalogue and of each query, and the peak of memory."""
+    """Return the seconds for opening the catalogue and for each query, and the peak memory of this process."""
     start = time.monotonic()
     with open_database(root) as connection:
         opening = time.monotonic() - start
@@ -124,7 +124,7 @@ def ask_ours(root: str) -> dict[str, float]:
 
 
 def ask_peer(root: str) -> dict[str, float]:
-    """Return the seconds of each query over tables that DuckDB holds in memory: no files, views or bound."""
+    """Return the seconds of each query over tables that DuckDB holds in memory, without files, views or a bound."""
     with open_database(root) as ours, duckdb.connect(config={"threads": THREADS}) as connection:
         for name in OF_THE_CATALOGUE:
             view = ours.sql(f"SELECT * FROM {name}").to_arrow_reader(100_000)
@@ -134,7 +134,7 @@ def ask_peer(root: str) -> dict[str, float]:
 
 
 def seconds_of_queries(connection: duckdb.DuckDBPyConnection) -> dict[str, float]:
-    """Return the median seconds of each query, and the peak of this process' memory."""
+    """Return the median seconds of each query, and the peak memory of this process."""
     found = {}
     for title, text in queries():
         times = []
@@ -147,7 +147,7 @@ def seconds_of_queries(connection: duckdb.DuckDBPyConnection) -> dict[str, float
 
 
 def measure_queries(root: Path, runs: int, samples: int) -> None:
-    """Print what an index of the runs costs, and each query beside the peer."""
+    """Print the cost of indexing the runs, and of each query beside the peer."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     write_runs(root, runs, samples)
     for name in ("index of new runs", "index without news"):
@@ -157,7 +157,8 @@ def measure_queries(root: Path, runs: int, samples: int) -> None:
     size = sum(path.stat().st_size for path in (root / FOLDER).rglob("*.parquet"))
     print(f"{runs} runs of {samples} results: a catalogue of {size / 2**20:.0f} MiB")
     found = []
-    for ask in (ask_ours, ask_peer):  # each in a process of its own: its peak of memory is its own
+    # Each side runs in a separate process, so that its peak memory is measured alone.
+    for ask in (ask_ours, ask_peer):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             found.append(process.submit(ask, str(root)).result())
     ours, peer = found
@@ -172,7 +173,7 @@ def measure_queries(root: Path, runs: int, samples: int) -> None:
 
 
 async def measure_bucket(root: Path, runs: int, samples: int) -> None:
-    """Print what an index and a list of runs in a bucket cost, each as a command."""
+    """Print the cost of indexing and of listing runs in a bucket, each as a command."""
     write_runs(root / "buckets" / "results" / "runs", runs, samples)
     server = S3Server(find_program(), root / "buckets", root / "server.log")
     await server.start()
@@ -195,7 +196,7 @@ async def measure_bucket(root: Path, runs: int, samples: int) -> None:
 
 
 def main() -> None:
-    """Measure one of the two."""
+    """Measure queries or a bucket."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("queries", "bucket"))
     parser.add_argument("--runs", type=int, default=1000)

@@ -46,15 +46,16 @@ from evalrun_runtime.exits import ExitCode
 
 COUNT, MODELS = 10, 2
 BLOCK_SECONDS = 1.5
-"""Between two requests of a checkpoint where another block begins: within one they come at once."""
+"""Minimum seconds between two requests of a checkpoint at which another block begins: a block's requests come at once.
+"""
 
 
 def make_checkpoints(folder: Path, count: int, *, tiny: bool) -> list[Path]:
-    """Make the models, and give each of `count` names one of them."""
+    """Make the models, and link one of them to each of `count` checkpoints. Return the checkpoints."""
     models = [folder / "models" / str(seed) for seed in range(MODELS)]
     for seed, model in enumerate(models):
         if not model.is_dir():
-            # By another process: what this one drew on a GPU would stay in its memory.
+            # Another process makes the model: what this process drew on a GPU would stay in the GPU's memory.
             make = [sys.executable, random_model.__file__, str(model), f"--seed={seed}", *(["--tiny"] * tiny)]
             subprocess.run(make, check=True, stdout=sys.stderr)
     found = []
@@ -73,18 +74,18 @@ class Commands:
 
     def __init__(self, size: Size, gpu_python: str, gpus: int) -> None:
         self.gpus = gpus
-        """Of all replicas."""
+        """Number of GPUs of all replicas."""
         self._environment = rollout_gpu.environment(size)
         self._environment.pop("RAY_AUTH_MODE")
         names = f"cpu:{gpus}" if size.dtype == TINY.dtype else ",".join(map(str, range(gpus)))
         self._flags = ["--gpus", names, "--gpu-python", gpu_python]
 
     def run(self, file: Path, output: Path, *arguments: str) -> tuple[float, float]:
-        """Run to the end; return the seconds of the whole command, and the GPU seconds."""
+        """Run to the end. Return the seconds of the whole command, and the GPU seconds."""
         return self._timed(["run", str(file), "--local", *arguments], output)
 
     def race(self, file: Path, output: Path, pattern: Path) -> tuple[float, float]:
-        """Race checkpoints to the end; return the same two figures as `run`."""
+        """Race checkpoints to the end. Return the same two figures as `run`."""
         return self._timed(["race", str(file), "--checkpoints", str(pattern)], output)
 
     def _timed(self, arguments: Sequence[str], output: Path) -> tuple[float, float]:
@@ -102,14 +103,14 @@ class Commands:
 
 
 def replicas(output: Path) -> list[dict[str, Any]]:
-    """Return what a run says of its replicas."""
+    """Return what `run_info.json` records about a run's replicas."""
     info = json.loads((output / "run_info.json").read_bytes())
     found: list[dict[str, Any]] = info["replicas"]
     return found
 
 
 def answers(output: Path) -> tuple[dict[str, str], float, float]:
-    """Return the texts by problem, and when the first was begun and the last had come."""
+    """Return the texts by problem, the start of the first completion, and the end of the last completion."""
     ledger = sqlite3.connect(f"file:{output / 'ledger.sqlite3'}?mode=ro", uri=True)
     texts = dict(ledger.execute("SELECT problem_id, text FROM samples"))
     first, last = ledger.execute(
@@ -120,7 +121,7 @@ def answers(output: Path) -> tuple[dict[str, str], float, float]:
 
 
 def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
-    """Ten checkpoints, then one by itself; print a line per checkpoint and the sums."""
+    """Run ten checkpoints, then one by itself. Print a line per checkpoint, and the sums."""
     places = make_checkpoints(folder, COUNT, tiny=tiny)
     file = write_run(folder / "run", places[0], size, 1, commands.gpus, 1)
     output = folder / "series"
@@ -140,7 +141,7 @@ def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
 
 
 def race(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
-    """Race four checkpoints on two replicas; print the blocks in the order of time."""
+    """Race four checkpoints on two replicas, and print the blocks in the order of time."""
     places = make_checkpoints(folder, 4, tiny=tiny)
     file = write_run(folder / "run", places[0], size, 2, 1, 1)
     before, output = State.now(), folder / "race"
@@ -189,7 +190,7 @@ def equal(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
 
 
 def compared(texts: dict[str, str], wanted: dict[str, str]) -> str:
-    """Return how many texts are as wanted, and how much of the others is."""
+    """Describe how many texts are as wanted, and up to which share of their length the texts agree."""
     same = sum(texts[name] == text for name, text in wanted.items())
     shares = [shared_length(texts[name], text) / max(1, len(text)) for name, text in wanted.items()]
     return f"{same} of {len(wanted)} texts as a fresh start's, which agree up to {median(shares):.0%} of their length"

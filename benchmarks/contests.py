@@ -32,7 +32,7 @@ LANGUAGES = {"python": "python", "python3": "python", "py": "python", "c": "c", 
 
 
 def requests(most: int) -> Iterator[judge_pb2.JudgeRequest]:
-    """Return one program a problem after the other, until there are `most`."""
+    """Yield one program of each problem in turn, until there are `most`."""
     with gzip.open(DATA, "rt", encoding="utf-8") as lines:
         problems = [json.loads(line) for line in lines]
     made = 0

@@ -35,9 +35,9 @@ KINDS: Mapping[str, tuple[RunRequest, int]] = {
         150,
     ),
 }
-"""A request, and how often it is sent."""
+"""Request, and the number of times that it is sent, by kind."""
 Figures = Mapping[str, tuple[float, float, float]]
-"""By kind, a run: CPU milliseconds of the executor's own and of all below it, page faults below it."""
+"""Figures per run, by kind: CPU milliseconds of the executor's process and of all its descendants, and their faults."""
 
 
 def used(who: int) -> tuple[float, int]:
@@ -46,8 +46,8 @@ def used(who: int) -> tuple[float, int]:
 
 
 async def cost_of(request: RunRequest, count: int, python: str | None) -> tuple[float, float, int]:
-    """Return the CPU seconds of this process for `count` requests, and those and the page faults of all that it
-    starts, its start included.
+    """Return the CPU seconds of this process for `count` requests, and the CPU seconds and page faults of all its
+    descendants, their start included.
     """
     below = used(resource.RUSAGE_CHILDREN)
     executor = Executor(ExecutorPlan(slots=2, python=python))
@@ -63,7 +63,8 @@ async def cost_of(request: RunRequest, count: int, python: str | None) -> tuple[
 
     await asyncio.gather(work(), work())
     own = used(resource.RUSAGE_SELF)[0] - own
-    await executor.close()  # what has ended and was waited for is counted
+    # The kernel counts only children that have ended and were waited for.
+    await executor.close()
     seconds, faults = used(resource.RUSAGE_CHILDREN)
     return own, seconds - below[0], faults - below[1]
 
@@ -79,7 +80,7 @@ async def measure(python: str | None) -> None:
 
 
 def measured(checkout: Path | None, python: str | None) -> Figures:
-    """Run `measure` in a process of its own, with the modules of a checkout."""
+    """Run `measure` in a separate process, with the modules of a checkout. Return its figures."""
     environment = dict(os.environ)
     if checkout is not None:
         environment["PYTHONPATH"] = paths_of(checkout)

@@ -39,7 +39,7 @@ def vocabulary(seed: int) -> list[str]:
 
 
 def rows(dataset: str, count: int, test_characters: int, seed: int) -> Iterator[str]:
-    """Yield records whose words are drawn as in a language: few are frequent."""
+    """Yield records whose words are drawn as in a natural language, in which few words are frequent."""
     chance, words = random.Random(seed), vocabulary(0)
     frequencies = [1 / (rank + 3) for rank in range(len(words))]
     for number in range(count):

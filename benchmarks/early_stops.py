@@ -37,14 +37,14 @@ IN_FLIGHT = 4
 
 @dataclass(frozen=True)
 class Group:
-    """Answers, and which of them are right."""
+    """Requests with answers, and whether each answer is right."""
 
     requests: Sequence[judge_pb2.JudgeRequest]
     right: Sequence[bool]
 
 
 def make_request(number: int, tests: int, each: int, cpu_ms: float) -> judge_pb2.JudgeRequest:
-    """Return an answer that is wrong for each multiple of `each`; 0: for none."""
+    """Return a request whose answer is wrong for each multiple of `each`; 0: for no input."""
     burn = f"import time\nend = time.process_time() + {cpu_ms / 1000}\nwhile time.process_time() < end: pass\n"
     fault = f" - (n % {each} == 0)" if each else ""
     program = f"{burn if cpu_ms else ''}# {number}\nn = int(input())\nprint(n * n{fault})\n"
@@ -143,7 +143,8 @@ def main() -> int:
     parser.add_argument("--wrong", type=float, nargs="+", default=[0.0, 0.5, 0.9])
     parser.add_argument("--cpu-ms", type=float, default=0.0)
     told = parser.parse_args()
-    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+    # gRPC reads these variables when it is imported, so the program starts itself again with them.
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     return asyncio.run(measure(told.answers, told.tests, told.wrong, told.cpu_ms))
 

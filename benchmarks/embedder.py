@@ -31,7 +31,7 @@ DATA: Final = Path(os.environ.get("EVALRUN_TEST_DATA", Path(__file__).parents[2]
 REWRITINGS: Final = ("paraphrase", "german", "spanish", "javascript")
 NEAR_MISS: Final = "unlike"
 UNRELATED: Final = "natural"
-"""A kind of the test data: rows that leak nothing, as far as is known."""
+"""Kind of the rows of the test data that leak nothing, as far as is known."""
 THRESHOLDS: Final = (0.0, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9)
 
 
@@ -41,7 +41,7 @@ class LabelledRow:
 
     kind: str
     original: int | None
-    """Position of the reference that it rewrites."""
+    """Position of the reference that the row rewrites; None if it rewrites none."""
     text: str
 
 
@@ -55,7 +55,7 @@ class LabelledMix:
 
 @dataclass(frozen=True)
 class Measured:
-    """What is found from a threshold on."""
+    """The findings at a threshold."""
 
     threshold: float
     found: dict[str, int]
@@ -94,7 +94,7 @@ def published_mix(data: Path) -> LabelledMix:
 
 
 def statement(text: str) -> str:
-    """Return what the audit compares of a row of plain text."""
+    """Return the part of a plain text that the audit compares."""
     return ProblemText("", (), text).compared_parts["statement"]
 
 

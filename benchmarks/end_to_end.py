@@ -30,7 +30,7 @@ MODEL = "canonical"
 
 
 class Clock:
-    """A display that notes when the run was first looked at, after all services were ready, and when it ended."""
+    """A display that records when the run was first displayed, after all services were ready, and when it ended."""
 
     def __init__(self) -> None:
         self.first: float | None = None
@@ -63,7 +63,8 @@ def run_config(directory: Path) -> RunConfig:
 
 
 def evalrun_seconds(directory: Path, responses: Path) -> tuple[float, float, int]:
-    """Return the wall seconds, those from the first request to the last verdict, and how many were accepted."""
+    """Return the wall seconds, the seconds from the first request to the last verdict, and the number of accepted
+    completions."""
     recorded = ("--problems", str(DATA), "--responses", str(responses))
     generation = CompletionSource(endpoints=[], model=MODEL, tokenizer=MODEL, recorded=recorded)
     clock = Clock()

@@ -114,9 +114,9 @@ def right_programs(problems: int) -> list[tuple[Problem, str]]:
 
 
 def recorded_answers() -> list[tuple[str, Problem, str]]:
-    """Return the class, the problem and the text of answers as models gave them, right and wrong, and of filed ones.
+    """Return class, problem and text of recorded answers, right and wrong, and of the answers that are filed as right.
 
-    A completion that goes on with the body of the prompt's function stands after the prompt.
+    A completion that continues with the body of the prompt's function stands after the prompt.
     """
     known = {row["task_id"]: row for row in read_lines("humaneval/HumanEval.jsonl.gz")}
     found = []
@@ -133,7 +133,7 @@ def recorded_answers() -> list[tuple[str, Problem, str]]:
 
 
 def evalplus_sanitize(directory: Path) -> Callable[[str, str], str]:
-    """Return EvalPlus' own function, without the packages that only its command needs."""
+    """Return EvalPlus' function `sanitize`, loaded without the packages that only EvalPlus' command needs."""
     sys.path.append(str(directory))
     data = types.ModuleType("evalplus.data")
     names = ("get_human_eval_plus", "get_mbpp_plus", "load_solutions", "write_directory", "write_jsonl")

@@ -12,9 +12,9 @@ from gate_scenarios import CHANGES, DIFFICULTIES, SAMPLES, Setting
 from scipy.stats import binom
 
 GateKind = Literal["maxRegression", "minImprovement", "anchor", "weighted datasets", "benchmark", "similar"]
-"""The last two are sequential gates, by their population."""
+"""Kinds of gates. The last two are sequential gates, named by their population."""
 IntervalKind = Literal["share", "percentile", "amount"]
-"""Of one run's share and percentile; and of the difference of an amount between two runs."""
+"""Kinds of intervals: of one run's share or percentile, or of the difference of an amount between two runs."""
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "gates.md"
 BEGIN, END = "<!-- characteristics -->\n", "<!-- /characteristics -->\n"
@@ -36,7 +36,7 @@ NAMES: Final = {
 
 @dataclass(frozen=True)
 class Cell:
-    """What was seen in one cell, as shares of its replicates."""
+    """The findings in one cell, as shares of its replicates."""
 
     kind: str
     samples: int
@@ -47,11 +47,11 @@ class Cell:
     replicates: int
     nominal: float
     wrong: float
-    """The more frequent of the two wrong decisions (of an interval: how often it misses the truth on either side)."""
+    """Share of the more frequent of the two wrong decisions; for an interval, how often it misses the truth."""
     passes: float
-    """At two points better than the margin; of an interval: how often there is one."""
+    """Share of passes at two points better than the margin; for an interval, how often there is an interval."""
     fails: float
-    """At three points worse."""
+    """Share of failures at three points worse than the margin."""
     judged_wrong: float
     """`wrong`, had the problems alone decided whose answers were all judged."""
     usual_wrong: float
@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, int, str, str, str, int]:
-        """What tells it from every other cell, in the order of the file."""
+        """Values that identify the cell, in the order of the file."""
         return self.kind, self.problems, self.missing, self.difficulty, self.change, self.samples
 
     @property

@@ -35,36 +35,36 @@ from evalrun_results.sequential.mean_decision import Population, Values, count_u
 FIGURES = Path(__file__).with_name("gate_characteristics.csv")
 SIZES = (20, 50, 164, 500, 1055, 4000)
 BETTER, WORSE = 0.02, -0.03
-"""True differences, from the margin."""
+"""True differences, counted from the margin."""
 ERROR = (1 - CONFIDENCE) / 2
 WEIGHTS = (1.0, 2.0)
 ANSWERS_HELD = 400_000
 FEWER = 4
-"""Replicates of a bootstrap's interval are so many times fewer: each takes 10,000 resamples."""
+"""Divisor of the number of replicates of a bootstrap's interval, because each replicate takes 10,000 resamples."""
 SPREAD = 1.0
-"""Of the logarithm of an amount, e.g. of an answer's seconds."""
+"""Standard deviation of the logarithm of an amount, e.g. of an answer's seconds."""
 PERCENTILE = 95.0
 ROUNDING = 1e-9
 AMOUNT = "avg_total_gen_tokens"
 
 Verdicts = tuple[Mask, Mask]
-"""Of each replicate: whether it passed, whether it failed."""
+"""Whether each replicate passed, and whether it failed."""
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Replicates of what a gate looks at: arrays of replicates x problems."""
+    """Replicates of the values that a gate compares: arrays of replicates x problems."""
 
     lows: Floats
     highs: Floats
     floors: Floats
     ceilings: Floats
-    """Between which each change lay before the candidate answered."""
+    """`floors` and `ceilings` bound each change before the candidate has answered."""
     truth: Floats
     """Mean change of each replicate, had every answer been judged."""
     samples: int
     base: float
-    """That is taken off every value: the anchor, or 0."""
+    """Value that is subtracted from every value: the anchor, or 0."""
 
 
 def main() -> int:
@@ -94,7 +94,8 @@ def main() -> int:
 
 
 def fits(kind: str, setting: Setting) -> bool:
-    """Return whether a kind depends on what a setting varies: an interval of one run does not on how two differ."""
+    """Return whether a kind depends on what a setting varies: an interval of one run does not depend on how two runs
+    differ."""
     if kind in get_args(GateKind):
         return True
     alone = setting.change == "one-way" and setting.missing == "none"
@@ -102,14 +103,14 @@ def fits(kind: str, setting: Setting) -> bool:
 
 
 def measure_cell(kind: str, setting: Setting, problems: int, replicates: int) -> Cell:
-    """Simulate one cell; its seed follows from what it is."""
+    """Simulate one cell. The seed is derived from the cell's kind, setting and number of problems."""
     rng = np.random.default_rng([crc32(f"{kind} {setting.text} {setting.missing}".encode()), problems])
     measure = measure_gate if kind in get_args(GateKind) else measure_interval
     return measure(kind, setting, problems, replicates, rng)
 
 
 def measure_gate(kind: str, setting: Setting, problems: int, replicates: int, rng: np.random.Generator) -> Cell:
-    """Simulate a gate at its margin, two points above and three below."""
+    """Simulate a gate at its margin, two points above it, and three points below it."""
     margin = 0.01 if kind == "minImprovement" else -0.02
 
     def shares(offset: float) -> list[float]:
@@ -131,7 +132,7 @@ def measure_gate(kind: str, setting: Setting, problems: int, replicates: int, rn
 def draws_of(
     kind: str, setting: Setting, difference: float, problems: int, replicates: int, rng: np.random.Generator
 ) -> Iterator[Draws]:
-    """Draw replicates, some at a time."""
+    """Yield draws of replicates, in batches of a bounded size."""
     at_once = max(1, ANSWERS_HELD // (problems * setting.samples))
     for start in range(0, replicates, at_once):
         runs = draw_runs(setting, difference, problems, min(at_once, replicates - start), rng)
@@ -145,8 +146,9 @@ def draws_of(
 
 
 def decide_all(kind: str, draws: Draws, margin: float) -> Floats:
-    """Return rows of 0 and 1, a column a replicate: whether it passed, and failed; then whether it passed and failed
-    wrongly, as the product decides, by the problems whose answers were all judged, and by the t-interval of these."""
+    """Return rows of 0 and 1, with one column per replicate: whether it passed, and whether it failed; then three pairs
+    of rows: whether it passed and failed at all (for `benchmark`: wrongly) as the product decides, by the problems
+    whose answers were all judged, and by the t-interval of these problems."""
     complete = draws.lows == draws.highs
     every = np.ones_like(complete)
     decide = decide_in_order if kind in get_args(Population) else decide_once
@@ -154,7 +156,7 @@ def decide_all(kind: str, draws: Draws, margin: float) -> Floats:
     judged = (passed, failed) if complete.all() else decide(kind, draws, complete, margin)
     pairs = [(passed, failed), judged, decide_as_usual(draws.lows, complete, margin)]
     if kind == "benchmark":
-        # The question is about these very problems, so each replicate has a truth of its own.
+        # With this population the question is about these very problems, so each replicate has a different truth.
         below = draws.truth < margin - ROUNDING
         pairs = [(passes & below, fails & ~below) for passes, fails in pairs]
     return np.stack([passed, failed, *(column for pair in pairs for column in pair)]).astype(np.float64)
@@ -179,7 +181,7 @@ def decide_once(kind: str, draws: Draws, members: Mask, margin: float) -> Verdic
 
 
 def tally(values: Floats, members: Mask, draws: Draws, scale: float, part: slice) -> tuple[Floats, Floats]:
-    """Return the values that may occur among some problems, and how often each does, a row per replicate."""
+    """Return the values that may occur among some problems, and how often each occurs, with one row per replicate."""
     count = draws.samples
     places = np.rint((values[:, part] + draws.base) * count).astype(np.int64) + count
     width = 2 * count + 1
@@ -197,7 +199,7 @@ def at_most(tallies: list[tuple[Floats, Floats]], sign: float, least: float, mea
 
 
 def decide_in_order(kind: str, draws: Draws, members: Mask, margin: float) -> Verdicts:
-    """Return the decisions of a sequential gate, which has looked after every problem."""
+    """Return the decisions of a sequential gate that looks after every problem."""
     population: Population = "benchmark" if kind == "benchmark" else "similar"
     if members.all():
         values = Values(draws.lows, draws.highs, draws.floors, draws.ceilings, DIFFERENCE)
@@ -223,7 +225,7 @@ def decide_as_usual(values: Floats, members: Mask, margin: float) -> Verdicts:
 
 
 def measure_interval(kind: str, setting: Setting, problems: int, replicates: int, rng: np.random.Generator) -> Cell:
-    """Simulate an interval of one run, or of the difference of an amount; `passes` is how often there is one."""
+    """Simulate an interval of one run, or of the difference of an amount. `passes`: how often there is an interval."""
     few = max(1, replicates // FEWER) if kind == "amount" or setting.samples > 1 else replicates
     missed = usual = found = 0
     for _ in range(few):
@@ -242,7 +244,7 @@ def measure_interval(kind: str, setting: Setting, problems: int, replicates: int
 def interval_of(
     kind: str, setting: Setting, problems: int, rng: np.random.Generator
 ) -> tuple[float, tuple[float | None, float | None], Floats]:
-    """Draw a run and return the truth, the product's interval, and the values that it is about."""
+    """Draw a run. Return the truth, the product's interval, and the values that the interval describes."""
     every = np.ones(problems, dtype=np.bool_)
     if kind == "amount":
         before, after = (np.exp(SPREAD * rng.standard_normal(problems)) for _ in range(2))

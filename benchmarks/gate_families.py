@@ -30,7 +30,7 @@ PROBLEMS: Final = 164
 MARGIN: Final = 0.05
 SOLVED: Final = 0.5
 LOST: Final = MARGIN / SOLVED
-"""Of the problems that the baseline solves: then the true difference is the margin."""
+"""Share of the baseline's solved problems that the candidate loses, so that the true difference is the margin."""
 NOMINAL: Final = 0.025
 UNLIKELY: Final = 1e-5
 """Shares beyond this quantile of the binomial distribution fail the benchmark."""
@@ -41,7 +41,7 @@ COUNTED: Final = tuple(
 
 
 def draw_runs(draws: np.random.Generator, dataset: str) -> tuple[dict[str, DatasetTotals], dict[str, DatasetTotals]]:
-    """Return what a baseline and a candidate solved of one dataset."""
+    """Draw the problems of one dataset that a baseline and a candidate solved. Return the totals of both."""
     baseline = draws.random(PROBLEMS) < SOLVED
     candidate = baseline & (draws.random(PROBLEMS) >= LOST)
     first, second = (
@@ -54,7 +54,7 @@ def draw_runs(draws: np.random.Generator, dataset: str) -> tuple[dict[str, Datas
 def decisions(
     runs: Sequence[tuple[dict[str, DatasetTotals], dict[str, DatasetTotals]]], family: int
 ) -> set[GateDecision]:
-    """Return what the gates of one run decide, each as one of a family."""
+    """Return the decisions of one run's gates, each decided as a member of a family of this size."""
     found = set()
     for baseline, candidate in runs:
         (name,) = candidate
@@ -64,7 +64,7 @@ def decisions(
 
 
 def draw_and_decide(family: int, replicate: int) -> Counter[tuple[bool, GateDecision]]:
-    """Return which wrong decisions are among those of one run's gates, with the correction (True) and without."""
+    """Return which wrong decisions the gates of one run make, with the correction (True) and without it (False)."""
     draws = np.random.default_rng([52, family, replicate])
     runs = [draw_runs(draws, f"d{place}") for place in range(family)]
     found = {corrected: decisions(runs, family if corrected else 1) for corrected in (True, False)}
@@ -72,7 +72,7 @@ def draw_and_decide(family: int, replicate: int) -> Counter[tuple[bool, GateDeci
 
 
 def main() -> int:
-    """Print the shares; gives 1 where a corrected one is not kept."""
+    """Print the shares. Return 1 if a corrected share exceeds the allowed share."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicates", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())

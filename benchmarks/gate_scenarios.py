@@ -1,4 +1,6 @@
-"""Draws paired runs with a known difference: every setting of `gate_characteristics.py`. Pure but for the generator."""
+"""Draws paired runs with a known difference, for every setting of `gate_characteristics.py`. Pure, except for
+the state of the random generator.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,19 +15,21 @@ DIFFICULTIES = ("easy", "mid", "hard", "beta")
 CHANGES = ("one-way", "two-way", "whole problems")
 MISSING = ("none", "at random", "not at random")
 SHARES = {"easy": 0.95, "mid": 0.5, "hard": 0.06}
-"""Of the answers that the baseline solves. `beta` is Beta(0.6, 0.6): many are solved nearly always or never."""
+"""Share of the answers that the baseline solves. `beta` is Beta(0.6, 0.6): many problems are solved nearly always or
+nearly never."""
 BETA = 0.6
 DRAWN_AGAIN = 0.2
-"""Of the answers, in a two-way change: the other answers share their luck in both runs."""
+"""Share of the answers that are drawn again in a two-way change. The other answers share their luck in both runs."""
 MISSING_AT_RANDOM = 0.005
-"""Of all answers of either run."""
+"""Share of all answers of either run that are missing."""
 MISSING_NOT_AT_RANDOM = 0.05
-"""Of the baseline's solved and the candidate's failed answers: what is left makes the candidate look better."""
+"""Share of the baseline's solved and of the candidate's failed answers that are missing: the remaining answers make the
+candidate look better."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the problems are like, how the candidate differs, and which answers are missing."""
+    """Difficulty of the problems, difference of the candidate, and the missing answers."""
 
     samples: int
     difficulty: str
@@ -34,7 +38,7 @@ class Setting:
 
     @property
     def text(self) -> str:
-        """Short, for a table."""
+        """A short description, for a table."""
         return f"k={self.samples}, {self.difficulty}, {self.change}"
 
 
@@ -49,7 +53,7 @@ class Runs:
     unknown_candidate: Floats
     """Answers that were not judged; `baseline` and `candidate` do not count them as solved."""
     true_changes: Floats
-    """Per problem, had every answer been judged."""
+    """Change of each problem's share of solved answers, had every answer been judged."""
 
     def extremes(self) -> tuple[Floats, Floats]:
         lows = self.candidate - self.baseline - self.unknown_baseline
@@ -71,7 +75,7 @@ def mean_of(difficulty: str) -> float:
 
 
 def draw_runs(setting: Setting, difference: float, problems: int, replicates: int, rng: np.random.Generator) -> Runs:
-    """Draw pairs of runs over problems of which the candidate is expected to solve `difference` more."""
+    """Draw pairs of runs in which the candidate's expected share of solved answers is larger by `difference`."""
     shape = (replicates, problems, setting.samples)
     if setting.difficulty == "beta":
         before = rng.beta(BETA, BETA, shape[:2])

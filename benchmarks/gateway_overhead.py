@@ -57,18 +57,20 @@ def request(tests: int, number: int) -> judge_pb2.JudgeRequest:
 
 
 def cpu_seconds(process: ServiceProcess) -> float:
-    """CPU seconds of a process so far, its children's not included."""
+    """Return the CPU seconds of a process so far, without those of its children."""
     pid = process.pid or 0
-    return time.clock_gettime((~pid << 3) | 2)  # of another process: linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK
+    # The number names the CPU clock of another process: linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK.
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def cpu_of_all(pid: int) -> float:
-    """CPU seconds of a process and its descendants, those that have ended included."""
+    """Return the CPU seconds of a process and its descendants, including descendants that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
-        return 0.0  # a program's process, ended since its parent named it
+        # A program's process may have ended since its parent named it.
+        return 0.0
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(cpu_of_all, map(int, children)))
 
 
@@ -121,7 +123,7 @@ async def rate(count: int, work: Callable[[], Awaitable[None]]) -> float:
 
 
 async def large_suite(judges: dict[str, tuple[ServiceProcess, ServiceProcess]], count: int) -> None:
-    """The same tests of 8 MB with each answer, and named by digest after the first."""
+    """Measure the same tests of 8 MB when they are sent with each answer, and when a digest names them."""
     whole = [request(1, number) for number in range(count)]
     for one in whole:
         one.stdio.tests[0].input += " " * (8 << 20)
@@ -154,7 +156,8 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         async def start(module: str, *arguments: str) -> ServiceProcess:
-            here = {"PYTHONPATH": str(Path(__file__).parent)}  # of `pass_on_gateway`
+            # The directory holds `pass_on_gateway`.
+            here = {"PYTHONPATH": str(Path(__file__).parent)}
             process = ServiceProcess(module, module, arguments, directory / f"{module}.log", here)
             stack.push_async_callback(process.stop, 5)
             await process.start()
@@ -212,7 +215,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--in-flight", type=int, default=8)
     arguments = parser.parse_args()
-    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+    # gRPC reads these variables when it is imported, so the program starts itself again with them.
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(arguments.rounds, arguments.requests, arguments.in_flight))
 

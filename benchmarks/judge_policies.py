@@ -36,7 +36,7 @@ PROGRAMS = 1000
 
 
 class Waiting(FakeSandbox):
-    """Takes as many seconds as the program says, times `slowness`."""
+    """A sandbox that waits for the seconds that the program's text gives, times `slowness`."""
 
     def __init__(self, address: str) -> None:
         super().__init__(self._wait, address=address, slots=SLOTS)
@@ -48,7 +48,7 @@ class Waiting(FakeSandbox):
 
 
 class Failing(Waiting):
-    """Fails the given share of its programs, quickly."""
+    """A sandbox that fails the given share of its programs, quickly."""
 
     def __init__(self, address: str, failing: float) -> None:
         super().__init__(address)
@@ -120,7 +120,7 @@ async def small_beside_big(seed: int, *, fair: bool, alone: bool = False) -> flo
 
 
 async def with_failures(failing: list[float], retries: RetryPolicy) -> tuple[float, float]:
-    """Return the calls a program, and the share of the programs that were judged."""
+    """Return the calls per program, and the share of the programs that were judged."""
     chance = random.Random(1)
     sandboxes = [Failing(str(n), share) for n, share in enumerate(failing)]
     pool, _ = pool_of(sandboxes, retries=retries)
@@ -141,7 +141,8 @@ def median(works: list[Coroutine[Any, Any, float]]) -> float:
 
 
 def main() -> None:
-    logging.disable(logging.WARNING)  # the pool tells of each sandbox that it leaves out: thousands here
+    # The pool logs each sandbox that it leaves out, which happens thousands of times here.
+    logging.disable(logging.WARNING)
     seeds = range(9)
     plain = sorted(run_virtually(with_a_slow_sandbox(seed, None))[0] for seed in seeds)
     hedged = sorted(run_virtually(with_a_slow_sandbox(seed, HedgePolicy())) for seed in seeds)

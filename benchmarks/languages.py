@@ -32,7 +32,7 @@ PROGRAMS = {
     "javascript": "const all = require('fs').readFileSync(0, 'utf8').split(/\\s+/).map(Number);\nconsole.log(all.slice(1, all[0] + 1).reduce((s, x) => s + x, 0) + NUMBER);\n",
     "rust": 'use std::io::Read;\nfn main() { let mut t = String::new(); std::io::stdin().read_to_string(&mut t).unwrap(); let s: i64 = t.split_whitespace().skip(1).map(|x| x.parse::<i64>().unwrap()).sum(); println!("{}", s + NUMBER); }\n',
 }
-"""Each prints the sum of its numbers and NUMBER, by which no two programs are the same."""
+"""Programs by language. Each prints the sum of its numbers and of NUMBER, which makes each program different."""
 
 
 def make_inputs(count: int) -> list[bytes]:
@@ -63,7 +63,7 @@ async def run_ours(
 def run_stock_way(
     toolchain: Toolchain, language: str, codes: list[str], inputs: list[bytes]
 ) -> tuple[float, list[bytes]]:
-    """Return the same where each test compiles its program first."""
+    """Return the same as `run_ours`, for a way in which each test compiles its program first."""
 
     def one(code: str, stdin: bytes) -> bytes:
         with tempfile.TemporaryDirectory() as place:
@@ -73,7 +73,7 @@ def run_stock_way(
                 names = {"{source}": source, "{output}": "a.out"}
                 command = [names.get(word, word) for word in toolchain.commands(language)[-1]]
                 environment = {"PATH": "/usr/bin:/bin", "TMPDIR": place}
-                # A session of its own: where a stage is killed, the compiler's group is.
+                # The compiler gets a separate session, because a killed stage takes its process group with it.
                 subprocess.run(
                     command, cwd=place, env=environment, check=True, capture_output=True, start_new_session=True
                 )

@@ -1,7 +1,8 @@
 """Builds labelled mixes of leaked and unrelated rows from the published problems in EVALRUN_TEST_DATA, by a seed.
 
-Leaks are of HumanEval and MBPP 11-210, each without its solution but where the kind says so. Unrelated rows are MBPP's
-other tasks and contest statements. A mix that is held back uses templates, prefixes and texts that the other does not.
+Leaked rows come from HumanEval and MBPP 11-210, without the solution unless the kind says otherwise. Unrelated rows are
+MBPP's other tasks and contest statements. A mix that is held back uses templates, prefixes and texts that the other mix
+does not use.
 """
 
 import ast
@@ -51,7 +52,7 @@ HELD_TEMPLATES: Final = (
 TUNED_PREFIXES: Final = ("Write Python code for this: ", "Q: ", "Problem statement. ")
 HELD_PREFIXES: Final = ("Exercise 12 (easy). ", "Can you do the following in Python for me? ", "Task >> ", "TODO: ")
 ESSAYS: Final = 3
-"""Contest statements that a quoted statement stands among."""
+"""Number of contest statements among which a quoted statement stands."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class BenchmarkProblem:
     """A published problem, in parts."""
 
     key: str
-    """As the audit names it: `DATASET/PROBLEM_ID`."""
+    """Name of the problem in the audit: `DATASET/PROBLEM_ID`."""
     statement: str
-    """In words alone; of HumanEval its docstring."""
+    """The problem in words alone; for HumanEval, the docstring."""
     prompt: str
     solution: str
     tests: tuple[str, ...]
@@ -80,12 +81,12 @@ class MixRow:
 
 
 def build_mix(data: Path, seed: int, *, held: bool, per_kind: int = 120, unrelated: int = 600) -> list[MixRow]:
-    """Return a mix: so many rows of each kind, and unrelated rows in the same templates.
+    """Return a mix: `per_kind` rows of each kind of leak, and unrelated rows, half of them in the same templates.
 
     Args:
         data: EVALRUN_TEST_DATA.
-        seed: of every choice.
-        held: whether to use what is held back.
+        seed: seed of every random choice.
+        held: whether to use the templates, prefixes and texts that are held back.
         per_kind: rows of each kind of leak.
         unrelated: rows that leak nothing; half of them in templates.
     """
@@ -164,7 +165,7 @@ class _Texts:
     essays: list[str]
     words: list[str]
     tests: list[list[str]]
-    """Of problems that are no benchmark's."""
+    """Tests of problems that are in no benchmark."""
 
 
 def _change_word(statement: str, texts: _Texts, chance: random.Random) -> str:

@@ -41,7 +41,7 @@ def items_of(count: int) -> RunItems:
 
 
 async def fill(ledger: Ledger, item_states: ItemStates) -> None:
-    """Do what the service does with an item, by several workers at once."""
+    """Store completions and verdicts as the service does, with several workers at once."""
     items, leases = item_states.items, Leases(item_states)
     verdict = make_scripted_verdict(judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text="accept " + TEXT)))
     content = verdict.SerializeToString()

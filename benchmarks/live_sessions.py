@@ -89,7 +89,7 @@ def percentiles(seconds: Sequence[float]) -> tuple[float, float]:
 
 
 def kib(pid: int) -> tuple[int, int]:
-    """Return the PSS and the private memory of a process. Raises OSError where the kernel does not tell."""
+    """Return the PSS and the private memory of a process, in KiB. Raises OSError if the kernel does not show them."""
     pss = private = 0
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         name, _, rest = line.partition(":")
@@ -113,7 +113,7 @@ def available_kib() -> int:
 
 
 def memory(pids: Sequence[int], sessions: int, taken_kib: int) -> str:
-    """Return a line on the memory of these processes, for each session."""
+    """Return a line about the memory of these processes per session."""
     found = [kib(pid) for pid in pids]
     pss, private = (sum(column) / sessions / 1024 for column in zip(*found, strict=True))
     return (
@@ -122,7 +122,7 @@ def memory(pids: Sequence[int], sessions: int, taken_kib: int) -> str:
 
 
 async def executed(sessions: Sessions, names: Sequence[str], seconds: float, pause: float) -> list[float]:
-    """Execute in each of these sessions, one execution after another; gives the time each took."""
+    """Execute code in each of these sessions, one execution after another. Return the seconds that each took."""
     times: list[float] = []
     deadline = time.perf_counter() + seconds
 
@@ -139,7 +139,7 @@ async def executed(sessions: Sessions, names: Sequence[str], seconds: float, pau
 
 
 def until_gone(pid: int) -> float:
-    """Wait until a process has ended; gives the time."""
+    """Wait until a process has ended. Return the time of its end, in seconds of `time.perf_counter`."""
     while Path(f"/proc/{pid}").exists():
         time.sleep(0.01)
     return time.perf_counter()
@@ -179,7 +179,7 @@ async def waits(loops: int) -> None:
 
 
 async def ours(options: argparse.Namespace) -> tuple[float, float]:
-    """Measure live sessions; gives p50 and p99 of an execution."""
+    """Measure live sessions. Return p50 and p99 of an execution, in milliseconds."""
     registry = CollectorRegistry()
     executor = Executor(ExecutorPlan())
     await executor.start()
@@ -212,7 +212,7 @@ async def ours(options: argparse.Namespace) -> tuple[float, float]:
 
 
 async def bare(options: argparse.Namespace) -> tuple[float, float]:
-    """Measure bare forked interpreters; gives p50 and p99 of an execution."""
+    """Measure bare forked interpreters. Return p50 and p99 of an execution, in milliseconds."""
     interpreter = await find_interpreter(None, choose_identity())
     before = available_kib()
     process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs meanwhile

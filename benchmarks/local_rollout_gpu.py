@@ -75,7 +75,7 @@ def write_run(
 
 @dataclass(frozen=True)
 class State:
-    """What there is on this machine."""
+    """Processes and directory entries that exist on this machine."""
 
     processes: frozenset[tuple[int, str]]
     entries: frozenset[Path]
@@ -96,7 +96,7 @@ class State:
 
 
 def leftovers(before: State) -> list[str]:
-    """Return what there was not before."""
+    """Return the processes, directory entries and busy GPUs that remain beyond an earlier state."""
     after = State.now()
     found = [f"process {pid} {name}" for pid, name in sorted(after.processes - before.processes)]
     mine = [path for path in after.entries - before.entries if not path.name.startswith(("evalrun-bench-", "tmp"))]
@@ -116,7 +116,7 @@ def busy_gpus() -> list[int]:
 
 
 def until_free(before: State) -> tuple[float, list[str]]:
-    """Wait until nothing is left, for ten seconds at most; return how long it took, and what is left."""
+    """Wait until there are no leftovers, for at most ten seconds. Return the seconds waited, and the leftovers."""
     began = time.monotonic()
     while (left := leftovers(before)) and time.monotonic() - began < FREE_SECONDS:
         time.sleep(0.1)
@@ -163,7 +163,7 @@ def stored(output: Path) -> int:
 
 
 def until_stored(process: "subprocess.Popen[bytes]", output: Path, more_than: int) -> int:
-    """Wait for an answer beyond a number; return how many there are."""
+    """Wait until more than this number of answers is stored. Return the number of stored answers."""
     while (found := stored(output)) <= more_than:
         if process.poll() is not None:
             raise SystemExit(f"the command ended with {process.returncode}: see {output / 'logs'}")
@@ -172,7 +172,7 @@ def until_stored(process: "subprocess.Popen[bytes]", output: Path, more_than: in
 
 
 def killed(bench: Bench, file: Path, output: Path, gpus: int) -> None:
-    """One run: kill -9, resume, Ctrl-C, resume to the end."""
+    """Kill a run with -9, resume it, interrupt it with Ctrl-C, and resume it to the end."""
     process = bench.run(file, output, bench.gpus(gpus))
     count = until_stored(process, output, 0)
     process.kill()
@@ -195,7 +195,7 @@ def killed(bench: Bench, file: Path, output: Path, gpus: int) -> None:
 
 
 def measured(bench: Bench, file: Path, output: Path, gpus: int) -> float:
-    """Run to the end; return tokens per second."""
+    """Run to the end. Return tokens per second."""
     watch = GpuWatch()
     process = bench.run(file, output, bench.gpus(gpus))
     code = process.wait()
@@ -243,7 +243,8 @@ def main() -> None:
         if "rate" in arguments.parts:
             alone, tokens, _ = rollout_gpu.offline_rate(model, size, 1)
             print(f"{'vLLM LLM.generate':<24} {tokens:>9,} tokens {tokens / alone:>7.2f} s {alone:>10,.0f} tokens/s")
-            bench.before = State.now()  # that process leaves sockets of its own
+            # vLLM's process leaves sockets behind, which are no leftovers of the command.
+            bench.before = State.now()
             run = write_run(folder / "one-gpu", model, size, 1, 1, 1)
             print(f"command / LLM.generate: {measured(bench, run, folder / 'one-gpu/out', 1) / alone:.3f}", flush=True)
         if "two" in arguments.parts:

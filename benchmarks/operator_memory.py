@@ -1,11 +1,11 @@
 """What the operator keeps of runs: memory after thousands that ended and were deleted, and of each that stays.
 
-API server, etcd and garbage collector are real, and two operators follow them, one at work. Nothing else is there: no
-pod runs, this program says of each run's aggregator that it is ready, and the ledgers are simulated and end at once.
+API server, etcd and garbage collector are real, and two operators follow them, one of which works. Nothing else runs:
+there are no pods, this program reports each run's aggregator as ready, and the simulated ledgers end at once.
 
     .venv/bin/python benchmarks/operator_memory.py [--runs 10000] [--wave 500] [--keep 2000]
 
-Exits with 1 where an operator is larger after the runs by more than a tenth.
+Exits with 1 if an operator is larger after the runs by more than a tenth.
 """
 
 import argparse
@@ -44,9 +44,9 @@ from builders.operator.two_operators import Operators  # noqa: E402
 
 NAMESPACE = "memory"
 AT_ONCE = 24
-"""Requests of this program."""
+"""Maximum number of this program's simultaneous requests."""
 QUIET_SECONDS = 5.0
-"""Between the last event of a wave and the look at the memory."""
+"""Seconds between the last event of a wave and the measurement of the memory."""
 PATIENCE_SECONDS = 240.0
 FLAGS = ("--log-level=warning", "--poll-seconds=0.5", "--backoff-seconds=60")
 GARBAGE_COLLECTOR = (
@@ -58,14 +58,14 @@ TOLERATED = 1.1
 
 
 class Runs:
-    """Makes runs, says that their aggregators are ready, sees how they end, and deletes them."""
+    """Creates runs, reports their aggregators as ready, watches how the runs end, and deletes them."""
 
     def __init__(self, session: aiohttp.ClientSession, plane: ControlPlane) -> None:
         self._session = session
         self._url = plane.url
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._there: set[str] = set()
-        """Of runs and StatefulSets: the names."""
+        """Names of the existing runs and StatefulSets."""
         self._ended: set[str] = set()
         self._changed = asyncio.Event()
 
@@ -85,7 +85,7 @@ class Runs:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def complete(self, names: Iterable[str]) -> None:
-        """Create runs, and wait until they have succeeded and let go of their aggregators."""
+        """Create runs, and wait until they have succeeded and their aggregators are gone."""
         wanted = set(names)
         async with asyncio.TaskGroup() as group:
             for name in sorted(wanted):
@@ -141,7 +141,7 @@ class Runs:
                             group.create_task(self._ask("PATCH", url, ready, MERGE))
 
     def _note(self, change: str, item: dict[str, Any]) -> bool:
-        """Take over what was seen; says whether it is an aggregator that is not ready yet."""
+        """Record a change of an object. Return whether the object is a new aggregator, which is not ready yet."""
         name, status = item["metadata"]["name"], item.get("status", {})
         (self._there.discard if change == "DELETED" else self._there.add)(name)
         if status.get("phase") == "Succeeded":
@@ -156,7 +156,7 @@ def resident_mib(pid: int) -> float:
 
 
 async def drive(plane: ControlPlane, operators: list[int], options: argparse.Namespace) -> int:
-    """Measure; gives the exit code."""
+    """Measure the operators' memory. Return the exit code."""
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(plane.ca_file)), limit=64)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=None)
     session = aiohttp.ClientSession(
@@ -198,7 +198,7 @@ async def drive(plane: ControlPlane, operators: list[int], options: argparse.Nam
 
 
 def main() -> int:
-    """Measure; gives the exit code."""
+    """Measure the operators' memory. Return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--runs", type=int, default=10_000, help="that end and are deleted")
     parser.add_argument("--wave", type=int, default=500, help="how many are there at a time")

@@ -1,16 +1,16 @@
 """Two operators under load: 1,000 EvalRuns created within a minute, 50 of them deleted midway, on a real control plane.
 
 API server, etcd, controllers and scheduler are real; nodes and pods are kwok's, and the runs' ledgers are simulated and
-outlive the operators. One operator works, the other stands by, as the chart installs them. All of it shares this
-machine, so the API server's part is shown beside: a plain watch of the benchmark's own says when an event reaches any
-client, the server's audit log says when requests came and ended.
+outlive the operators. One operator works, the other stands by, as the chart installs them. All processes share this
+machine, so the API server's part is shown beside: a plain watch of the benchmark shows when an event reaches any
+client, and the server's audit log shows when requests came and ended.
 
     .venv/bin/python benchmarks/operator_scale.py [--runs 1000] [--seconds 60] [--delete 50] [--own-judge] [--profile F]
     .venv/bin/python benchmarks/operator_scale.py --seconds 300 --kill-every 30
 
-The second command kills the operator that works (-9) again and again, and starts it again: how long until the other
-takes over. Exits with 1 where a run did not reach its end state, something was made twice or an attempt too many was
-begun, or something of a deleted run is left.
+The second command kills the operator that works (-9) again and again, restarts it, and measures how long the other
+takes to take over. Exits with 1 if a run did not reach its end state, if something was made twice or an attempt too
+many was begun, or if something of a deleted run is left.
 """
 
 import argparse
@@ -53,16 +53,16 @@ from builders.operator.two_operators import Operators  # noqa: E402
 
 NAMESPACES = 10
 CPUS, CPUS_WITH_JUDGE = 1.5, 6.5
-"""That the pods of a run ask for."""
+"""CPUs that the pods of a run request, without and with a judge."""
 CPUS_A_NODE = 60
 PATIENCE_SECONDS = 300.0
 LEDGER_SECONDS = 10
-"""That generating takes, and judging."""
+"""Seconds that generating takes, and that judging takes."""
 BACKOFF_SECONDS = 60
-"""Before an attempt is followed by another. kwok ends a Job's pods at once, and in this time its ledger is complete: so
-one attempt a run is what there must be."""
+"""Seconds before a failed attempt is followed by another. kwok ends a Job's pods at once, and the run's ledger is
+complete within this time, so each run must have a single attempt."""
 ERRORS = 300
-"""Codes of answers from here on say that nothing was done."""
+"""Status codes from this number on mean that a request changed nothing."""
 ALL_RUNS = "/apis/evalrun.dev/v1alpha1/evalruns"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases"
 LEFT_OVERS = ("api/v1/pods", "api/v1/configmaps", "api/v1/services", "apis/apps/v1/statefulsets", "apis/batch/v1/jobs")
@@ -70,16 +70,16 @@ LEFT_OVERS = ("api/v1/pods", "api/v1/configmaps", "api/v1/services", "apis/apps/
 
 @dataclass
 class ObservedRuns:
-    """What the benchmark's own watch saw."""
+    """Observations of the benchmark's own watch."""
 
     arrived: dict[str, float] = field(default_factory=dict)
-    """By run, when it first showed; Unix seconds."""
+    """Unix seconds at which each run was first seen, by run."""
     phases: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     uids: dict[str, str] = field(default_factory=dict)
     led_from: list[float] = field(default_factory=list)
-    """When each operator in turn got the Lease."""
+    """Times at which the operators got the Lease, one after the other."""
 
     def ended(self, run: str) -> bool:
         return run in self.gone or self.phases.get(run) in {"Succeeded", "Degraded", "Failed"}
@@ -97,7 +97,7 @@ class Load:
         self.deleted: set[str] = set()
 
     async def create(self) -> None:
-        """Create the runs, evenly over the time; delete every n-th some seconds after it was made."""
+        """Create the runs at even intervals. Delete every n-th run some seconds after its creation."""
         options, loop = self._options, asyncio.get_running_loop()
         start = loop.time()
         step = max(1, options.runs // options.delete) if options.delete else options.runs + 1
@@ -162,14 +162,14 @@ class Load:
                     yield event
 
     async def finish(self) -> float:
-        """Wait until every run has ended or is gone; gives the seconds since the last was made. Raises TimeoutError."""
+        """Wait until every run has ended or is gone. Return the seconds from the last creation. Raises TimeoutError."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(self.seen.ended(f"run-{number:04}") for number in range(self._options.runs)):  # noqa: ASYNC110
                 await asyncio.sleep(0.25)
         return time.monotonic() - max(self.created_at)
 
     async def left_of_deleted(self) -> list[str]:
-        """Return what is left of the deleted runs, after the garbage collector had its time."""
+        """Return the remaining objects of deleted runs, after giving the garbage collector a minute."""
         left: list[str] = []
         for _ in range(60):
             left = [item async for item in self._objects_of_deleted()]
@@ -189,7 +189,7 @@ class Load:
 
 
 def main() -> int:
-    """Measure; gives the exit code."""
+    """Measure the operators under load. Return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60.0, help="within which they are created")
@@ -236,11 +236,11 @@ def measure(plane: ControlPlane, options: argparse.Namespace) -> int:
 
 @dataclass
 class Usage:
-    """What processes took so far."""
+    """Resources that processes have used so far."""
 
     cpu: float = 0.0
     waited: float = 0.0
-    """Seconds for which they could have run, but had no CPU."""
+    """Seconds for which the processes could have run, but had no CPU."""
     max_mib: float = 0.0
 
     def add(self, pid: int) -> None:
@@ -250,7 +250,7 @@ class Usage:
 
 
 def usage_of(pids: list[int], ended: Usage | None = None) -> Usage:
-    """Return what processes took, and others that have ended."""
+    """Return the usage of processes, added to that of processes that have ended."""
     total = Usage() if ended is None else ended
     for pid in pids:
         total.add(pid)
@@ -258,7 +258,7 @@ def usage_of(pids: list[int], ended: Usage | None = None) -> Usage:
 
 
 def volume(number: int) -> dict[str, Any]:
-    """Return a volume for a run's ledger: nothing provisions any here."""
+    """Return a volume for a run's ledger, because nothing provisions volumes here."""
     return {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"volume-{number}"},
         "spec": {
@@ -317,19 +317,20 @@ async def drive(plane: ControlPlane, operators: Operators, options: argparse.Nam
 
 
 async def kill_again_and_again(operators: Operators, seconds: float, ended: Usage) -> None:
-    """Kill the operator that works every so many seconds; 0: never. What it took is added to `ended`."""
+    """Kill the working operator at intervals of `seconds`; 0: never. Add its usage to `ended`."""
     while seconds:
         await asyncio.sleep(seconds)
         await asyncio.to_thread(operators.kill_leader, ended.add)
 
 
 def print_takeovers(requests: list[Request], kills: list[float], led_from: list[float]) -> None:
-    """Print how long nobody worked after each kill: until another has the Lease, and until its first write."""
+    """Print how long no operator worked after each kill: until another has the Lease, and until its first write."""
     lease, write = [], []
     for kill in kills:
         led = next((time for time in led_from if time > kill), None)
         if led is None:
-            continue  # all was over before
+            # All runs had ended before another operator took the Lease.
+            continue
         taken = [one for one in requests if one.resource == "leases" and one.code < ERRORS and kill < one.came <= led][
             -1
         ]
@@ -342,7 +343,7 @@ def print_takeovers(requests: list[Request], kills: list[float], led_from: list[
 
 
 def print_latencies(requests: list[Request], seen: ObservedRuns) -> None:
-    """Print how long the operator took from a run's creation to its first write, and what of it the API server took."""
+    """Print the seconds from a run's creation to the operator's first write, and the API server's part of them."""
     created = {one.name: one.ended for one in requests if one.verb == "create" and one.resource == "evalruns"}
     first: dict[str, Request] = {}
     for one in requests:
@@ -378,7 +379,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def waited_seconds(pid: int) -> float:
-    """Return how long a process waited for a CPU so far: the machine's doing, not its own."""
+    """Return the seconds for which a process has waited for a CPU, which the machine causes, not the process."""
     return sum(int(path.read_text().split()[1]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 

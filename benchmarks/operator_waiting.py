@@ -31,7 +31,7 @@ from builders.operator.two_operators import Operators  # noqa: E402
 NAMESPACES = 10
 MAX_KIB_A_RUN = 32.0
 CLIENT_GO_REQUESTS = 1.0
-"""Per second, of client-go's leader election with its defaults and two replicas: each asks every 2 s."""
+"""Requests per second of client-go's leader election with its defaults and two replicas: each asks every 2 s."""
 
 
 def resident_mib(pid: int) -> float:
@@ -45,7 +45,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def measure(plane: ControlPlane, operators: Operators, seconds: float, what: str) -> list[float]:
-    """Look for some time; print and return the memory of each operator."""
+    """Count requests and CPU time for some seconds, and print them. Print and return the memory of each operator."""
     began, cpu = time.time(), sum(map(cpu_seconds, operators.pids()))
     time.sleep(seconds)
     requests = Counter(one.resource for one in read_audit_log(plane.directory, began))
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def compare(plane: ControlPlane, operators: Operators, runs: int, seconds: float) -> int:
-    """Measure before and after the runs are there; return the exit code."""
+    """Measure before the runs are created, and while they wait. Return the exit code."""
     until(lambda: operators.leader() is not None, "an operator to work")
     print(f"load {getloadavg()[0]:.1f}; 2 operators, {seconds:.0f} s each; CPUs and requests of both together")
     before = measure(plane, operators, seconds, "at rest")

@@ -62,7 +62,7 @@ def stored_verdicts(tests: int) -> list[bytes]:
 
 
 def results(count: int, problems: int, tests: int) -> Iterator[SampleResult]:
-    """Return the results one by one, parsed from bytes as the aggregator does."""
+    """Yield results one by one, with verdicts parsed from bytes as in the aggregator."""
     verdicts, chance = stored_verdicts(tests), random.Random(0)
     for item in range(count):
         sample, problem = divmod(item, problems)

@@ -32,7 +32,7 @@ print(int(values.max()), int(values.sum()) % 1000007, count == len(values))
 
 
 async def main(packages: Path, rounds: int, seconds: float) -> int:
-    """Take turns, so that a busy machine slows both alike; print medians and their ratio."""
+    """Measure both executors in turn, so that a busy machine slows both alike. Print the medians and their ratio."""
     cpus = usable_cpus()
     plain, offering = Executor(ExecutorPlan(slots=cpus)), Executor(ExecutorPlan(slots=cpus, package_dirs=[packages]))
     await plain.start()

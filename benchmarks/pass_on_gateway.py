@@ -1,7 +1,8 @@
-"""The least that a gateway in Python can be: a gRPC stream in, the sandbox's HTTP out, and nothing of its own between.
+"""A minimal gateway in Python: it passes a gRPC stream on to the sandbox's HTTP API, and does no other work.
 
-`gateway_overhead.py` starts it beside ours, with its client of the sandbox, its event loop and its libraries: what ours
-takes more is planning, queueing, comparing and reporting. It checks nothing and bounds nothing: for measuring only.
+`gateway_overhead.py` starts it beside the gateway. It uses the gateway's client of the sandbox, event loop and
+libraries, so the gateway's additional cost is planning, queueing, comparing and reporting. It checks nothing and bounds
+nothing, so it is for measuring only.
 """
 
 from __future__ import annotations  # grpcio's stubs are generic, its classes are not
@@ -29,17 +30,17 @@ class PassOnSettings(ServiceSettings):
 
 
 class PassOn(judge_pb2_grpc.JudgeServiceServicer):
-    """Sends each submission's text to the sandbox as it is, and says that it was accepted."""
+    """Sends each submission's text to the sandbox unchanged, and replies that the submission was accepted."""
 
     def __init__(self, settings: PassOnSettings) -> None:
-        """Make it; `start` listens."""
+        """Create the gateway, which listens after `start`."""
         self._settings = settings
         self._sandbox = EvalrunSandbox(settings.sandbox)
         self._server = grpc.aio.server()
         judge_pb2_grpc.add_JudgeServiceServicer_to_server(self, self._server)
 
     async def start(self) -> str:
-        """Listen; gives the address."""
+        """Start to listen. Return the address."""
         port = self._server.add_insecure_port(f"{self._settings.host}:{self._settings.port}")
         await self._server.start()
         return f"{self._settings.host}:{port}"

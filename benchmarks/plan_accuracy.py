@@ -28,12 +28,12 @@ DATA = Path(os.environ.get("EVALRUN_TEST_DATA", ROOT.parent / "shared" / "data")
 EVALRUN = Path(sys.executable).with_name("evalrun")
 AIM = 0.25
 SAMPLES = 4
-"""Recorded for each problem; no two alike, so that none is judged from the cache."""
+"""Number of recorded answers per problem. No two are alike, so that none is judged from the cache."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run to plan, and the small one that it is planned from."""
+    """A run to plan, and the small run that the plan is derived from."""
 
     name: str
     datasets: tuple[str, ...]
@@ -92,7 +92,7 @@ def _write(path: Path, rows: list[dict[str, object]]) -> None:
 
 @contextmanager
 def server(case: Case, files: dict[str, tuple[Path, Path]]) -> Iterator[str]:
-    """Serve a case's recorded answers; give the address."""
+    """Serve a case's recorded answers. Yield the address."""
     command = [str(EVALRUN), "serve", "recorded", "--model=recorded", f"--max-concurrency={case.at_once}"]
     command += [f"--latency-seconds-per-token={case.seconds_a_token}", "--exit-with-parent", "--log-level=error"]
     for dataset in case.datasets:
@@ -107,7 +107,7 @@ def server(case: Case, files: dict[str, tuple[Path, Path]]) -> Iterator[str]:
 
 
 def spec(case: Case, address: str, files: dict[str, tuple[Path, Path]], problems: int | None) -> str:
-    """Return an EvalRun; JSON is YAML."""
+    """Return an EvalRun as JSON, which is valid YAML."""
     bound = {} if problems is None else {"maxProblems": problems}
     datasets = [{"name": name, "source": str(files[name][0]), **bound} for name in case.datasets]
     protocol = {"name": "EVAL@k", "samples": case.samples, "temperature": "0.8", "k": [1]} if case.samples > 1 else {}
@@ -127,7 +127,7 @@ def spec(case: Case, address: str, files: dict[str, tuple[Path, Path]], problems
 
 
 def run(file: Path, output: Path) -> float:
-    """Run an EvalRun on this machine; return its seconds from start to end."""
+    """Run an EvalRun on this machine. Return the seconds from its start to its end."""
     command = [str(EVALRUN), "run", "--local", str(file), "--output", str(output)]
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode not in (0, 3):
@@ -138,7 +138,7 @@ def run(file: Path, output: Path) -> float:
 
 
 def planned(file: Path, like: Path) -> tuple[float, str]:
-    """Return the wall seconds that `evalrun plan` prints, and what it says decides them."""
+    """Return the wall seconds that `evalrun plan` prints, and the part that decides them."""
     command = [str(EVALRUN), "plan", str(file), "--local", "--like", str(like)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.search(r"wall time: ([\d.]+) s \((\w+) decides it\)", text)

@@ -33,7 +33,7 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def main() -> int:
-    """Judge, and print."""
+    """Judge the references, and print which are not accepted. Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--packages", type=Path)
@@ -50,7 +50,7 @@ def main() -> int:
             *(["--packages", given.packages] if given.packages else []),
         ]  # fmt: skip
         started = time.monotonic()
-        # Status 3: some were not judged, which is what this prints.
+        # Status 3 means that some references were not judged, which this program prints itself.
         if (status := subprocess.run(command, stdout=subprocess.DEVNULL).returncode) not in (0, 3):
             return status
         seconds = time.monotonic() - started

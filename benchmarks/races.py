@@ -39,27 +39,27 @@ LEADS = (0.0, 0.02, 0.05)
 POPULATIONS: tuple[Population, ...] = ("benchmark", "similar")
 CHECKPOINTS, SOLVED, DIFFER = 10, 0.6, 0.1
 HURRIED = 10
-"""One order in so many is also raced as its answers come."""
+"""One order in this many is also raced as its answers come."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What was seen in one cell; shares of its orders."""
+    """The findings in one cell, as shares of its orders."""
 
     population: str
     size: int
     lead: float
     orders: int
     best_dropped: float
-    """Of the one that leads; with a lead of 0, of the first of ten equal ones."""
+    """Share of races that drop the leading checkpoint; with a lead of 0, the first of ten equal checkpoints."""
     decided: float
-    """Races with one checkpoint left."""
+    """Share of races with one checkpoint left."""
     needed: float
     """Mean share of the answers until the decision, or all of them."""
     given: float
-    """The same of a race that is under way, which looks at the end of each block."""
+    """The same share for a race that is under way, which looks at the end of each block."""
     given_at_most: float
-    """The same had every dropped run been a block ahead."""
+    """The same share, had every dropped run been a block ahead."""
     best_dropped_as_they_come: float
 
     @property
@@ -69,7 +69,7 @@ class Cell:
 
 
 def allowed_share(orders: int) -> float:
-    """Return the share that 5 % and three standard errors of so many orders are."""
+    """Return the allowed share of errors: 5 % plus three standard errors of this number of orders."""
     return ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / orders)
 
 
@@ -89,7 +89,7 @@ def main() -> int:
         "best dropped as they come"
     )
     with multiprocessing.Pool(options.workers) as pool:
-        # The largest take longest, and begin first.
+        # The largest cells take longest, so they begin first.
         begun = {
             cell: pool.apply_async(race_cell, (options.orders, *cell))
             for cell in sorted(wanted, key=lambda cell: -cell[1])
@@ -109,7 +109,7 @@ def main() -> int:
 
 
 def race_stored_runs(places: Sequence[str], orders: int) -> int:
-    """Race finished runs in many orders, and print for each population what becomes of each run."""
+    """Race finished runs in many orders. Print for each population how often a run is dropped, or is left alone."""
     accepted = [
         {each.problem_id: float(each.accepted is True) for each in StoredRun.open(place).results()} for place in places
     ]
@@ -150,7 +150,7 @@ def race_cell(orders: int, population: Population, size: int, lead: float) -> Ce
         races.append(run_race(drawn, drawn, population, size))
         if turn % HURRIED:
             continue
-        # Another checkpoint's solved problems end first.
+        # The problems that another checkpoint solves end first.
         soon = drawn[:, np.argsort(-drawn[1], kind="stable")]
         hurried += run_race(soon, soon, population, size).dropped_after[0] is not None
     return Cell(
@@ -168,7 +168,7 @@ def race_cell(orders: int, population: Population, size: int, lead: float) -> Ce
 
 
 def drawn_in_blocks(race: RaceFinding, size: int, ahead: int) -> int:
-    """Return the problems that the runs of a race draw which looks at the end of each block.
+    """Return how many problems the runs draw in a race that looks at the end of each block.
 
     A dropped run is `ahead` blocks further than the problem that dropped it asks for.
     """

@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 SHAPES = {
-    # head_dim is 64 or more: vLLM's CPU attention knows no smaller one.
+    # head_dim is 64 or more, because vLLM's CPU attention supports no smaller one.
     "tiny": {"hidden": 128, "layers": 2, "heads": 2, "kv_heads": 1, "inner": 256, "vocabulary": 512},
-    # Qwen2-7B but for the vocabulary: 6.5 billion parameters.
+    # This is Qwen2-7B with a smaller vocabulary: 6.5 billion parameters.
     "7b": {"hidden": 3584, "layers": 28, "heads": 28, "kv_heads": 4, "inner": 18944, "vocabulary": 8192},
 }
 POSITIONS = 8192
@@ -19,7 +19,7 @@ TEXT = "def add(first, second):\n    return first + second\n\n\nfor number in ra
 
 
 def make_tokenizer(directory: Path, vocabulary: int) -> None:
-    """Train a tokenizer on a few lines; its vocabulary may come out smaller, which does no harm."""
+    """Train a tokenizer on a few lines. Missing tokens of the vocabulary are added afterwards."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -33,7 +33,7 @@ def make_tokenizer(directory: Path, vocabulary: int) -> None:
         show_progress=False,
     )
     tokenizer.train_from_iterator([TEXT] * 4, trainer)
-    # Every id that the model can sample is a token: one that decodes to nothing would make answers empty.
+    # Every id that the model can sample must be a token: an id that decodes to nothing would make answers empty.
     missing = vocabulary - tokenizer.get_vocab_size()
     tokenizer.add_tokens([f" word{number}" for number in range(missing)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=END)
@@ -42,7 +42,7 @@ def make_tokenizer(directory: Path, vocabulary: int) -> None:
 
 
 def make_weights(directory: Path, shape: dict[str, int], dtype: str, device: str, seed: int) -> int:
-    """Save random weights; gives their number."""
+    """Save random weights. Return the number of parameters."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -63,21 +63,22 @@ def make_weights(directory: Path, shape: dict[str, int], dtype: str, device: str
     torch.set_default_dtype(getattr(torch, dtype))
     with torch.device(device):
         model = Qwen2ForCausalLM(config)
-    with torch.no_grad():  # greedy never picks the end: every answer has its full length
+    # With a zero row greedy decoding never picks the end, so every answer has its full length.
+    with torch.no_grad():
         model.lm_head.weight[config.eos_token_id].zero_()
     model.save_pretrained(directory, max_shard_size="4GB")
     return sum(weights.numel() for weights in model.parameters())
 
 
 def default_device() -> str:
-    """A GPU where there is one: 6.5 billion numbers take minutes on a CPU."""
+    """Return the GPU if there is one, because 6.5 billion numbers take minutes on a CPU."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def make(directory: Path, size: str, dtype: str, device: str = "cpu", seed: int = 0) -> int:
-    """Make model and tokenizer in a directory; gives the number of parameters."""
+    """Make model and tokenizer in a directory. Return the number of parameters."""
     directory.mkdir(parents=True, exist_ok=True)
     make_tokenizer(directory, SHAPES[size]["vocabulary"])
     return make_weights(directory, SHAPES[size], dtype, device, seed)

@@ -70,20 +70,20 @@ async def serve():
         await asyncio.to_thread(sys.stdin.read)
 asyncio.run(serve())
 """
-"""Ends with its stdin. Its programs hold six descriptors each."""
+"""Source of the stock server's double, which ends with its stdin. Its programs hold six descriptors each."""
 
 Row = tuple[str, dict[str, list[str]], float]
 
 
 class Measured(NamedTuple):
-    """One side at one concurrency."""
+    """Figures of one side at one concurrency."""
 
     per_second: float
     wrong: int
 
 
 def rows_of(number: int, mark: str) -> list[Row]:
-    """Return programs, tests and the reward of each by construction: every third passes one test in four."""
+    """Return programs with their tests and their rewards by construction. Every third passes one test in four."""
     rows = []
     for index in range(number):
         inputs = [f"{index} {test}\n" for test in range(TESTS)]
@@ -135,7 +135,7 @@ def stock_server() -> Iterator[str]:
 
 
 def gen_cpu() -> Path | None:
-    """Return the interpreter that has verl; None where it is not installed."""
+    """Return the interpreter that has verl; None if it is not installed."""
     spec = importlib.util.spec_from_file_location("gen_cpu", ROOT / "tools" / "gen_cpu.py")
     if spec is None or spec.loader is None:
         return None
@@ -146,7 +146,7 @@ def gen_cpu() -> Path | None:
 
 
 async def measure(server: str | None, levels: Sequence[int], rounds: int) -> int:
-    """Print both sides' figures; return 1 if a reward of ours was wrong."""
+    """Print both sides' figures. Return 1 if a reward of evalrun was wrong."""
     python, failed = gen_cpu(), 0
     with tempfile.TemporaryDirectory() as directory:
         services = []

@@ -33,7 +33,7 @@ MAX_DEVIATION = 0.10
 
 @dataclass(frozen=True)
 class Job:
-    """What a job saw. Times are seconds of this machine's clock."""
+    """Observations of a job. Times are Unix seconds of this machine's clock."""
 
     started: float
     ended: Sequence[float]
@@ -52,7 +52,7 @@ def program(mark: str, cpu_ms: float) -> str:
 
 
 def ask(url: str, run: str, number: int, cpu_ms: float) -> dict[str, Any]:
-    """Ask for all rewards at once."""
+    """Request all rewards at once. Return the observations as a JSON object."""
     client = RewardClient(Options(url=url, run=run))
     client.submit(
         make_sample("storm", program(f"{run} first", cpu_ms), {"inputs": ["1\n"], "outputs": ["2\n"]})
@@ -75,7 +75,7 @@ def ask(url: str, run: str, number: int, cpu_ms: float) -> dict[str, Any]:
 
 
 async def storm(url: str, calls: int, cpu_ms: float) -> dict[str, Job]:
-    """Start both jobs, let them begin together, and return what each saw."""
+    """Start both jobs, let them begin together, and return the observations of each."""
     processes = {}
     for run, share in JOBS.items():
         command = [sys.executable, __file__, "--job", run, "--url", url, "--calls", str(int(calls * share))]
@@ -99,7 +99,7 @@ async def storm(url: str, calls: int, cpu_ms: float) -> dict[str, Job]:
 
 
 def shares_while_both_waited(jobs: dict[str, Job]) -> dict[str, float]:
-    """Return each job's share of the calls that ended while both jobs still waited for some."""
+    """Return each job's share of the calls that ended while both jobs still waited for replies."""
     end = min(job.ended[-1] for job in jobs.values())
     counts = {run: sum(1 for moment in job.ended if moment <= end) for run, job in jobs.items()}
     return {run: count / sum(counts.values()) for run, count in counts.items()}

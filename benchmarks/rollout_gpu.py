@@ -55,14 +55,14 @@ RAY_PORTS = (
     "metrics-export",
     "runtime-env-agent",
 )
-"""Given, because the raylet ends itself where its agents take more than 15 s to find ports of their own."""
+"""Ports that are given, because the raylet ends itself if its agents take more than 15 s to find ports."""
 FREE_GPU_MIB = 1500
-"""Below so much used memory a GPU counts as free: a driver's context alone takes some hundred MiB."""
+"""MiB of used memory below which a GPU counts as free: a driver's context alone takes some hundred MiB."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is run: the real thing, or a rehearsal."""
+    """Size of the benchmark: the real one, or a rehearsal."""
 
     tasks: int
     variants: int
@@ -87,19 +87,19 @@ TINY = Size(8, 4, 16, 16, "float32", eager=True, prompt_length=PROMPT_LENGTH, ut
 
 @dataclass(frozen=True)
 class Measured:
-    """One run of the pipeline."""
+    """Figures of one run of the pipeline."""
 
     tokens: int
     seconds: float
     release_seconds: float | None
-    """From the last completion to the GPU's memory being free; None where there is no GPU."""
+    """Seconds from the last completion until the GPU's memory is free; None if there is no GPU."""
     ledger_release_seconds: float
-    """From the last completion to Ray having the GPU back, as the generator reports it."""
+    """Seconds from the last completion until Ray has the GPU back, as the generator reports."""
     start_seconds: float
-    """From the first replica's start to the first request."""
+    """Seconds from the first replica's start to the first request."""
     gpu_seconds: float
     engines: tuple[dict[str, str], ...]
-    """What each replica reported of its machine, as `run_info.json` records it."""
+    """Reports of the replicas about their machines, as `run_info.json` records them."""
 
     @property
     def rate(self) -> float:
@@ -117,7 +117,7 @@ def prompts(size: Size, times: int = 1) -> list[str]:
 
 
 def write_problems(path: Path, texts: list[str]) -> None:
-    """Write the prompts as HumanEval has its own: such a completion prompt is sent as it is."""
+    """Write the prompts in HumanEval's format: such a completion prompt is sent unchanged."""
     rows = (
         {
             "task_id": f"bench/{number}",
@@ -142,7 +142,7 @@ def environment(size: Size) -> dict[str, str]:
 
 
 def offline(model: Path, size: Size, tensor_parallel: int) -> None:
-    """Generate with vLLM's own LLM class; prints one line of JSON. In a process of its own, which frees the GPU."""
+    """Generate with vLLM's LLM class, and print a line of JSON. Run in a separate process, whose end frees the GPU."""
     from vllm import LLM, SamplingParams
 
     engine = LLM(
@@ -160,7 +160,8 @@ def offline(model: Path, size: Size, tensor_parallel: int) -> None:
         disable_log_stats=True,
     )
     sampling = SamplingParams(temperature=0.0, top_p=1.0, max_tokens=size.new_tokens)
-    # One request warms up what the replica's own test request does; other words, so that nothing is cached.
+    # One request warms the engine up, as the replica's own test request does. Its words differ, so that nothing is
+    # cached.
     engine.generate(["1"], SamplingParams(temperature=0.0, max_tokens=1), use_tqdm=False)
     started = time.perf_counter()
     answers = engine.generate(prompts(size), sampling, use_tqdm=False)
@@ -175,7 +176,7 @@ def offline_rate(model: Path, size: Size, tensor_parallel: int) -> tuple[float, 
     command = [sys.executable, __file__, "--offline", str(model), f"--tensor-parallel={tensor_parallel}"]
     command += ["--tiny"] if size is TINY else []
     done = subprocess.run(command, env=environment(size), stdout=subprocess.PIPE, check=True)
-    # vLLM logs to the same stream, also after our line.
+    # vLLM logs to the same stream, also after the line of JSON.
     found = json.loads(next(line for line in done.stdout.decode().splitlines() if line.startswith('{"tokens"')))
     return found["tokens"] / found["seconds"], found["tokens"], found["prompt_tokens"]
 
@@ -235,7 +236,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def ray_cluster(directory: Path, gpus: int, variables: dict[str, str]) -> Iterator[str]:
-    """Start Ray; gives its address. Its sockets lie below a short path, since the kernel allows no long one."""
+    """Start Ray, and yield its address. Its sockets lie below a short path, since the kernel allows no long one."""
     port, temporary, log = free_port(), Path(tempfile.mkdtemp(prefix="ray", dir="/tmp")), directory / "ray.log"
     address = f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
@@ -253,7 +254,7 @@ def ray_cluster(directory: Path, gpus: int, variables: dict[str, str]) -> Iterat
 
 
 def end_session(temporary: str) -> None:
-    """Kill what is left of one Ray session: the processes that name its directory, and what they have started."""
+    """Kill the remaining processes of one Ray session: those that name its directory, and their descendants."""
     import psutil
 
     for process in psutil.process_iter():
@@ -265,7 +266,7 @@ def end_session(temporary: str) -> None:
 
 
 class GpuWatch:
-    """Notes when every GPU's memory was last in use. Without NVML it notes nothing."""
+    """Records when a GPU's memory was last in use. Without NVML it records nothing."""
 
     def __init__(self) -> None:
         self.busy_since: float | None = None
@@ -318,7 +319,8 @@ def pipeline(
                 with started(generate, output, variables) as generator:
                     if generator.wait() != 0:
                         raise SystemExit(f"the generator failed: {output.read_text()[-3000:]}")
-                    time.sleep(1)  # memory that is still held now is held after the generator's word
+                    # Watch for another second, because memory may stay in use after the generator has ended.
+                    time.sleep(1)
             finally:
                 watch.stop()
             print(output.read_text().strip().splitlines()[-1], file=sys.stderr)
@@ -341,7 +343,7 @@ def measured(ledger: Path, expected: int, gpus_each: int, busy_at: float | None,
         connection.close()
     if count != expected:
         raise SystemExit(f"{count} completions instead of {expected}")
-    # A holder is worker, replica and start; its seconds end with the release.
+    # A holder is named by worker, replica and start. Its seconds end with the release.
     spans = [(float(name.split("\t")[2]), seconds) for name, seconds in holders if name.count("\t") == 2]
     if not spans:
         raise SystemExit(f"no GPU seconds in the ledger: {log[-2000:]}")

@@ -1,4 +1,4 @@
-"""Run every benchmark one after the other, each in a process of its own: `make bench`."""
+"""Runs the benchmarks of `make bench` one after the other, each in a separate process."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ COMMANDS = (
 
 
 def main() -> int:
-    """Run them all; gives 1 where one failed."""
+    """Run all benchmarks. Return 1 if a benchmark failed."""
     failed = []
     for name, *arguments in COMMANDS:
         print(f"== {name} {' '.join(arguments)}", flush=True)

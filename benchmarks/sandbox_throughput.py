@@ -93,7 +93,7 @@ STEPS = {
     "without landlock and seccomp": "limits, supervision, results; the HTTP server and its clients",
     "executor": "landlock, seccomp",
 }
-"""What each adds to the one before it."""
+"""Work that each step adds to the step before it."""
 
 
 def bare_loop(loop: str, interpreter: str, processes: int, seconds: float) -> float:
@@ -138,8 +138,8 @@ async def through_executor(executor: Executor, in_flight: int, seconds: float) -
 
 
 async def main(rounds: int, seconds: float) -> int:
-    """Take turns, so that a busy machine slows both alike; print medians and their ratio."""
-    # Imported here: `cpu_of_runs --beside` takes the programs from this module beside the libraries of other commits.
+    """Measure all steps in turn, so that a busy machine slows all alike. Print the medians and their ratio."""
+    # The import is here, because `cpu_of_runs --beside` loads this module with the libraries of other commits.
     from evalrun_executor.interpreter import choose_identity, find_interpreter
 
     cpus = usable_cpus()

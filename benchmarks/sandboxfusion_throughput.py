@@ -89,7 +89,7 @@ def problems_of(count: int, tests: int, seed: int) -> list[Problem]:
 
 
 def rights_of(number: int, problem: Problem) -> list[bool]:
-    """The truth: which tests the program passes."""
+    """Return which tests the program passes by construction."""
     sizes = [int(text.partition("\n")[0]) for text in problem[1]["inputs"]]
     return [number % 3 != 2 or size % 5 != 0 for size in sizes]
 
@@ -100,11 +100,11 @@ def faults(verdicts: list[list[bool]], truth: list[list[bool]]) -> int:
 
 
 class Cost(NamedTuple):
-    """What one side took."""
+    """Time and CPU that one side took, and its verdicts."""
 
     seconds: float
     client_cpu: float
-    """Of verl's process, or of the gateway's and of ours."""
+    """CPU seconds of verl's process, or of the gateway and this process together."""
     server_cpu: float
     verdicts: list[list[bool]]
 
@@ -142,7 +142,8 @@ def by_gateway(server: str, pid: int | None, problems: list[Problem], *, lone: b
             raise SystemExit("the gateway did not start: see its stderr")
         with grpc.insecure_channel(address.removeprefix("grpc://")) as channel:
             stub = judge_pb2_grpc.JudgeServiceStub(channel)
-            stub.Judge(request_of(problems_of(1, 1, seed=-1)[0]), timeout=120)  # it has found its sandbox
+            # The first verdict shows that the gateway has found its sandbox.
+            stub.Judge(request_of(problems_of(1, 1, seed=-1)[0]), timeout=120)
             before, client = cpu_seconds(pid), cpu_seconds(process.pid) + time.process_time()
             started = time.monotonic()
             if lone:
@@ -175,7 +176,7 @@ def request_of(problem: Problem) -> judge_pb2.JudgeRequest:
 
 
 def cpu_seconds(pid: int | None) -> float:
-    """CPU seconds so far of a process, with all that it has reaped; 0 of none."""
+    """Return the CPU seconds of a process and of its reaped children so far; 0 without a process."""
     if pid is None:
         return 0.0
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -183,7 +184,7 @@ def cpu_seconds(pid: int | None) -> float:
 
 
 def bare_call_seconds(server: str, count: int) -> float:
-    """Return what a call takes that runs nothing, on average."""
+    """Return the average seconds of a call that runs nothing."""
     body = json.dumps({"language": "bash", "code": "true"}).encode()
     request = urllib.request.Request(f"{server}/run_code", body, {"Content-Type": "application/json"})
     started = time.monotonic()

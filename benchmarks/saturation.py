@@ -91,7 +91,7 @@ class Run:
             await asyncio.sleep(STEP_SECONDS)
 
     async def hand_in(self, per_second: float | None) -> None:
-        """Answer all work, at a steady rate or at once."""
+        """Submit completions for all work, at a steady rate; None: as fast as possible."""
         began = time.perf_counter()
         while self.handed_in < self.samples:
             due = BATCH if per_second is None else int((time.perf_counter() - began) * per_second) - self.handed_in
@@ -109,7 +109,7 @@ class Run:
         )  # fmt: skip
 
     async def judged(self) -> ledger_pb2.DatasetStatus:
-        """Wait for the last verdict; every one must be the right one."""
+        """Wait for the last verdict, and check the numbers of verdicts. Return the dataset's status."""
         status = await self.when(lambda seen: seen.judged + seen.not_judged >= self.samples)
         right = self.samples - -(-self.samples // WRONG_EVERY)
         if status.not_judged or status.accepted != right:
@@ -119,7 +119,7 @@ class Run:
 
 @asynccontextmanager
 async def started(samples: int) -> AsyncIterator[tuple[Parts, Run]]:
-    """Start the three, with a run configuration of so many samples."""
+    """Start aggregator, gateway and sandbox, with a run configuration for this number of samples."""
     directory = Path(tempfile.mkdtemp(prefix="saturation-"))
     processes: list[ServiceProcess] = []
 
@@ -143,8 +143,9 @@ async def started(samples: int) -> AsyncIterator[tuple[Parts, Run]]:
 
 
 async def steadily(per_second: float, seconds: float) -> None:
-    """Print what waits and what memory is held while completions come at a steady rate."""
-    samples = int(per_second * seconds) // 1000 * 1000  # as many for each problem
+    """Print the waiting answers and the memory while completions come at a steady rate."""
+    # Each of the 1,000 problems gets the same number of samples.
+    samples = int(per_second * seconds) // 1000 * 1000
     async with started(samples) as (parts, run):
         print(f"{per_second:.0f} completions/s for {samples / per_second:.0f} s")
         began = time.perf_counter()
@@ -192,7 +193,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=30_000, help="as fast as they are taken; a multiple of 1,000")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the worker's: read at gRPC's import
+    # gRPC reads these variables when it is imported, so the program starts itself again with them.
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(given.rate, given.seconds, given.samples, given.rounds))
 

@@ -37,7 +37,8 @@ FAULTS = ("none", "none", "none", "slow", "broken", "rewritten", "deleted", "buc
 
 
 def night_after_night(plane: ControlPlane, kubeconfig: Path, directory: Path, count: int) -> bool:
-    """Half of the nights around each change of the clocks, each with one fault of FAULTS."""
+    """Simulate nights, half of them around each change of the clocks, each with one fault of FAULTS. Return whether
+    each sound checkpoint got its runs."""
     cron, chance = parse_cron("30 2 * * *", "Europe/Berlin"), random.Random(19)
     evening = datetime(2040, 3, 12, 18, 0, tzinfo=UTC)
     changes = {"spec.schedule": "30 2 * * *", "spec.checkpoints.policy": "EveryNew"}
@@ -96,7 +97,8 @@ def _has_run(world: Nights, step: int) -> bool:
 
 
 def many_checkpoints(plane: ControlPlane, kubeconfig: Path, directory: Path, count: int, kills: int) -> bool:
-    """Checkpoints in batches of 16, a tenth of them broken or rewritten, the operator killed at random."""
+    """Write checkpoints in batches of 16, a tenth of them broken or rewritten, and kill the operator at random. Return
+    whether each sound checkpoint got its runs in time."""
     chance, now = random.Random(20), datetime(2040, 5, 1, 12, 0, tzinfo=UTC)
     changes = {
         "spec.schedule": "*/10 * * * *", "spec.checkpoints.policy": "EveryNew", "spec.checkpoints.maxPerTick": 16,
@@ -115,21 +117,24 @@ def many_checkpoints(plane: ControlPlane, kubeconfig: Path, directory: Path, cou
                     directory, step, start - timedelta(hours=1), missing=SHARDS[0] if luck < 0.05 else None
                 )
                 expected[step] += luck >= 0.05
-                # Only one that has its run: the bound of a tick may have left it, and then its first state gets none.
+                # Rewrite only a checkpoint that has its run. The limit per start may have left it out, and then its
+                # first state would get no run.
                 if luck > 0.95 and expected[step - 16] == 1 and step - 16 in world.steps:
                     write_checkpoint(directory, step - 16, start - timedelta(hours=1), weights="again")
                     expected[step - 16] += 1
             began = time.monotonic()
             world.set_clock(start)
             if batch in deadly:
-                time.sleep(chance.random() * 2)  # at any point of the start
+                # The kill may hit any point of the start.
+                time.sleep(chance.random() * 2)
                 world.run_jobs()
                 world.kill()
                 world.start()
             known = len(world.made)
             seconds += _until_settled(world, start, began, known)
             world.end_runs()
-        for more in range(1, 8):  # what the bound of a tick has left
+        # Further starts take the checkpoints that the limit per start has left out.
+        for more in range(1, 8):
             world.night(now + timedelta(minutes=10 * (batches + more)))
         got = Counter(world.steps)
         killed = world.kills
@@ -157,7 +162,7 @@ def _until_settled(world: Nights, start: datetime, began: float, known: int) -> 
 
 
 def main() -> int:
-    """Run both; returns the exit code."""
+    """Run both parts. Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nights", type=int, default=60)
     parser.add_argument("--checkpoints", type=int, default=1000)

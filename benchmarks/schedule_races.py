@@ -29,12 +29,12 @@ from evalrun_results.sequential.race import run_race
 FIGURES = Path(__file__).with_name("schedule_races.json")
 ONE_ERROR = (1 - float(Race(dataset="any", checkpoints=CHECKPOINTS).confidence)) / 2
 AT_ONCE = 20
-"""One order in so many is also raced at once."""
+"""One order in this many is also raced at once."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What was seen in one cell; shares of its orders, or of the answers."""
+    """The findings in one cell, as shares of its orders or of the answers."""
 
     size: int
     lead: float
@@ -89,7 +89,7 @@ def cell(size: int, lead: float, orders: int) -> Cell:
 
 
 def compared(values: Floats, best: Floats) -> int:
-    """Return after how many problems the gate decided: negative where the checkpoint failed it."""
+    """Return after how many problems the gate decided; negative if the checkpoint failed it."""
     gains = values - best
     return int(count_until_decision(Values(gains, gains, -best, 1 - best, DIFFERENCE), 0.0, "benchmark", ONE_ERROR))
 

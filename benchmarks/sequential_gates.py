@@ -33,31 +33,31 @@ POPULATIONS: tuple[Population, ...] = ("benchmark", "similar")
 LEAST, ERROR, CONFIDENCE = -0.02, 0.025, 0.95
 FIRST_LOOK, BATCH = 30, 16
 CELLS = 500_000
-"""Values held at a time."""
+"""Maximum number of values that are held at a time."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What was seen in one cell; shares of its orders."""
+    """The findings in one cell, as shares of its orders."""
 
     population: str
     size: int
     flips: float
     difference: float
-    """Of the problems themselves, in points of 1: flips come whole."""
+    """True difference over these problems, as a share of 1. It may deviate from the wanted one: flips are whole."""
     orders: int
     wrong: float
     open: float
     needed: float
     """Problems until the decision, or all of them, as a share of the size."""
     covered: float
-    """Intervals at the moment of stopping that hold the truth."""
+    """Share of the intervals at the moment of stopping that hold the truth."""
     fixed_wrong: float
-    """Wrong decisions of the fixed-n interval that is looked at after every batch."""
+    """Share of wrong decisions of the fixed-n interval that is looked at after every batch."""
 
     @property
     def allowed(self) -> float:
-        """Share of wrong decisions that 2.5 % and three standard errors make."""
+        """Allowed share of wrong decisions: 2.5 % plus three standard errors."""
         return ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / self.orders)
 
 
@@ -89,7 +89,7 @@ def cells(population: Population, size: int, orders: int) -> Iterator[Cell]:
 
 
 def cell(population: Population, size: int, flips: float, difference: float, orders: int) -> Cell:
-    """Simulate one cell, some orders at a time."""
+    """Simulate one cell, in batches of orders."""
     rng = np.random.default_rng([size, round(1000 * flips), round(1000 * difference) + 1000, len(population)])
     changes, solved = problems(size, flips, difference)
     truth = float(changes.mean())
@@ -118,12 +118,13 @@ def cell(population: Population, size: int, flips: float, difference: float, ord
 
 
 def problems(size: int, flips: float, difference: float) -> tuple[Floats, Floats]:
-    """Return what each problem gains (1), loses (-1) or neither, and whether the baseline solved it."""
+    """Return the change of each problem (1 gained, -1 lost, 0 neither), and whether the baseline solved it."""
     flipped, net = round(size * flips), round(size * difference)
     gained = (flipped + net) // 2
     changes = np.zeros(size)
     changes[:gained], changes[gained : 2 * gained - net] = 1.0, -1.0
-    solved = (np.arange(size) % 2).astype(np.float64)  # half of those that end alike
+    # The baseline solved half of the problems that do not change.
+    solved = (np.arange(size) % 2).astype(np.float64)
     solved[:gained], solved[gained : 2 * gained - net] = 0.0, 1.0
     return changes, solved
 
@@ -131,7 +132,8 @@ def problems(size: int, flips: float, difference: float) -> tuple[Floats, Floats
 def outcomes(
     population: Population, values: Floats, solved: Floats, truth: float
 ) -> tuple[Integers, Integers, Integers]:
-    """Return when each order decided (negative: failed), whether its interval then held the truth, and the peer."""
+    """Return when each order decided (negative: failed), whether its interval then held the truth, and when the peer
+    decided."""
     drawn = Values(values, values, -solved, 1 - solved, DIFFERENCE)
     after = count_until_decision(drawn, LEAST, population, ERROR)
     size = values.shape[1] if population == "benchmark" else None
@@ -148,7 +150,8 @@ def looked_at_often(values: Floats) -> Integers:
     if counts[-1] != values.shape[1]:
         counts = np.append(counts, values.shape[1])
     sums = np.cumsum(values, axis=1)[:, counts - 1]
-    squares = np.cumsum(values**2, axis=1)[:, counts - 1] + 2  # a problem more on each side
+    # The interval counts one more gained and one more lost problem.
+    squares = np.cumsum(values**2, axis=1)[:, counts - 1] + 2
     many = counts + 2
     mean = sums / many
     half = NormalDist().inv_cdf(1 - ERROR) * np.sqrt((squares - many * mean**2) / (many - 1) / many)
@@ -179,13 +182,14 @@ def write(found: Iterable[Cell]) -> None:
 
 
 def summary(found: Iterator[Cell]) -> str:
-    """Return one line for a size: the worst cell of each kind."""
+    """Return one line about the cells of a population and size: the worst of each figure, and the needed problems."""
     each = list(found)
     worst = max(each, key=lambda one: one.wrong)
     fixed = max(each, key=lambda one: one.fixed_wrong)
     least = min(each, key=lambda one: one.covered)
     limit = ""
-    if worst.population == "similar":  # no test of this error needs fewer on average
+    # No test with this error needs fewer problems on average than Wald's bound.
+    if worst.population == "similar":
         limit = "; least by Wald's bound, without the end of the benchmark: " + ", ".join(
             f"{100 * wald(one.flips, one.difference) / one.size:.0f} %" for one in each if is_far(one)
         )
@@ -204,10 +208,10 @@ def is_far(one: Cell) -> bool:
 
 
 def wald(flips: float, difference: float) -> float:
-    """Return how many values a test must see on average that rules the bound out with this error (Wald 1945).
+    """Return how many values a test that rules the bound out with this error must see on average (Wald 1945).
 
-    log(1 / error) over the information of one value: the divergence from the nearest distribution at the bound, over
-    1, 0 and -1 with any share of flips.
+    The number is log(1 / error) divided by the information of one value: the divergence from the nearest distribution
+    at the bound, over 1, 0 and -1 with any share of flips.
     """
     truth = np.array([(flips + difference) / 2, (flips - difference) / 2, 1 - flips])
     losses = np.linspace(0.0005, 0.6, 20_000)[np.newaxis, :]

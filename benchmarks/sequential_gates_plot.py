@@ -1,4 +1,4 @@
-"""Draws what `sequential_gates.py` found: wrong decisions and problems needed over the true difference, as SVG."""
+"""Draws the findings of `sequential_gates.py` as SVG: wrong decisions and problems needed over the true difference."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ ROWS = (
 
 
 def drawing(found: Sequence[Cell]) -> str:
-    """Return the panels: a column for each share of flips, a row for each population and figure."""
+    """Return the panels, with a column for each share of flips and a row for each population and figure."""
     flips = sorted({float(str(cell["flips"])) for cell in found})
     panels = [
         element(

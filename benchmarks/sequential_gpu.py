@@ -40,7 +40,7 @@ def recorded(file: str, most: int) -> list[bool]:
 
 
 def serve_judge(accepted: list[bool]) -> None:
-    """Serve recorded verdicts until ended; prints the address. Needs the aggregator's interpreter."""
+    """Serve recorded verdicts until the process is ended. Print the address. Needs the aggregator's interpreter."""
     from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer, make_scripted_verdict
     from evalrun_proto.judge.v1 import judge_pb2
 
@@ -50,7 +50,8 @@ def serve_judge(accepted: list[bool]) -> None:
         return make_scripted_verdict(request)
 
     async def serve() -> None:
-        server = FakeJudgeServer(FakeJudge(verdict))  # kept: a server that nothing refers to stops
+        # The variable keeps the server alive: a server without a reference stops.
+        server = FakeJudgeServer(FakeJudge(verdict))
         print(f"judge ready on {await server.start()} ", flush=True)
         await asyncio.Event().wait()
 
@@ -58,7 +59,7 @@ def serve_judge(accepted: list[bool]) -> None:
 
 
 def write_baseline(directory: Path, accepted: list[bool]) -> None:
-    """Write the outputs of a run with these verdicts, one answer a problem, as evalrun leaves them."""
+    """Write the outputs of a run with these verdicts, one answer per problem, in the format of evalrun."""
     from evalrun_proto.judge.v1 import judge_pb2 as pb
     from evalrun_results.metrics.accumulator import MetricOptions
     from evalrun_results.outputs.qa_logs import QaOptions
@@ -90,7 +91,7 @@ def write_baseline(directory: Path, accepted: list[bool]) -> None:
 
 
 def run_config(directory: Path, model: Path, size: Size, margin: str, *, stop: bool) -> Path:
-    """Write what is run: SAMPLES answers a problem on one GPU, gated."""
+    """Write the run configuration: SAMPLES answers per problem on one GPU, with a gate. Return its path."""
     spec = {
         "model": {"path": str(model)},
         "datasets": [{"name": "bench", "source": str(directory / "problems.jsonl"), "promptFormat": "Completion"}],
@@ -119,7 +120,7 @@ def run_config(directory: Path, model: Path, size: Size, margin: str, *, stop: b
 def run(
     model: Path, size: Size, python: str, candidate: list[bool], baseline: list[bool], margin: str, *, stop: bool
 ) -> dict[str, object]:
-    """Run to the outputs; gives the gate's decision, and the GPU seconds after the replica served."""
+    """Run until the outputs are written. Return the gate's decision, and the GPU seconds from the first request on."""
     from rollout_gpu import prompts
 
     with tempfile.TemporaryDirectory(prefix="evalrun-gate-") as name:

@@ -1,4 +1,4 @@
-"""The capital of a sequential gate beside the published package `confseq`, on recorded answers.
+"""Compares the capital of a sequential gate with that of the published package `confseq`, on recorded answers.
 
 `confseq` is by the authors of the method. It builds with Boost's headers, so it is not among the dependencies here:
 `pip install confseq` (or unpack its source: `confseq.betting` is pure Python), then
@@ -37,7 +37,8 @@ def main() -> int:
         ids = order_problems(0, "humaneval", baseline.keys() & candidate.keys())
         values = np.array([float(candidate[each]) - float(baseline[each]) for each in ids])
         for population in (len(values), None):
-            seen = values[:-1]  # of all of them the package says that the mean is known
+            # The last value is left out, because the package treats the mean of all values as known.
+            seen = values[:-1]
             ours = log_capital_above(seen, LEAST, DIFFERENCE, population)
             off = float(np.abs(ours - peers(peer, seen, population)).max())
             worst = max(worst, off)
@@ -47,7 +48,7 @@ def main() -> int:
 
 
 def peers(peer: object, values: Floats, population: int | None) -> Floats:
-    """Return the logarithm of the capital by the package, which takes values from 0 to 1."""
+    """Return the logarithm of the capital that the package computes. The package takes values from 0 to 1."""
     count = len(values)
     growth = np.ones(count) if population is None else population / (population - np.arange(count))
     total = np.zeros(count)

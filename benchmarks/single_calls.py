@@ -43,7 +43,7 @@ WRONG_EVERY = 3
 
 
 def requests_of(count: int) -> list[judge_pb2.JudgeRequest]:
-    """Return calls of one input each, every third with a program that crashes."""
+    """Return requests of one input each, every third with a program that crashes."""
     all_requests = [request(1, number) for number in range(count)]
     for one in all_requests[::WRONG_EVERY]:
         one.submission.text = one.submission.text.replace("```python\n", "```python\nraise SystemExit(1)\n")
@@ -55,7 +55,7 @@ def is_right(number: int, verdict: judge_pb2.Verdict) -> bool:
 
 
 async def at_once(address: str, count: int) -> tuple[float, Counter[str]]:
-    """Send calls all at once; return the seconds until the last verdict, and how the calls ended."""
+    """Send all calls at once. Return the seconds until the last verdict, and how the calls ended."""
     judge = GrpcJudge(address)
     ended: Counter[str] = Counter()
 
@@ -78,7 +78,7 @@ async def at_once(address: str, count: int) -> tuple[float, Counter[str]]:
 
 
 async def steadily(address: str, per_second: float, seconds: float) -> list[float]:
-    """Send calls at a steady rate over one stream; return the seconds that each answer took, from when it was due."""
+    """Send calls at a steady rate over one stream. Return the seconds from when each call was due to its answer."""
     waiting = requests_of(int(per_second * seconds))
     due: dict[str, float] = {}
     took: list[float] = []
@@ -115,7 +115,8 @@ async def measure(calls: int, seconds: float, rounds: int) -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         async def start(module: str, *arguments: str) -> ServiceProcess:
-            here = {"PYTHONPATH": str(Path(__file__).parent)}  # of `pass_on_gateway`
+            # The directory holds `pass_on_gateway`.
+            here = {"PYTHONPATH": str(Path(__file__).parent)}
             process = ServiceProcess(module, module, arguments, directory / f"{module}.log", here)
             stack.push_async_callback(process.stop, 5)
             await process.start()
@@ -159,7 +160,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+    # gRPC reads these variables when it is imported, so the program starts itself again with them.
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(arguments.calls, arguments.seconds, arguments.rounds))
 

@@ -44,7 +44,7 @@ TIME_LIMIT, STRONG_TIME_LIMIT = "0.5", "1"
 have hundreds of inputs."""
 
 OF_A_CLASS = " returns nothing: "
-"""In the change of a mutant that is wrong for one class of inputs."""
+"""Text in the description of a mutant that is wrong for one class of inputs."""
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -105,7 +105,8 @@ class Bench:
         programs, out = write(self.directory / f"{name}_programs.jsonl", rows), self.directory / name
         if rows:
             judged = ("--responses", programs, "--output", out, "--time-limit", limit)
-            evalrun("judge", "--problems", problems, *judged, codes=(0, 3))  # 3: some could not be judged
+            # Status 3 means that some programs could not be judged.
+            evalrun("judge", "--problems", problems, *judged, codes=(0, 3))
             self.programs += len(rows)
             found = map(json.loads, (out / "results.jsonl").read_text().splitlines())
             return {(row["problem_id"], row["sample"]): row["accepted"] for row in found if row["judged"]}
@@ -142,7 +143,8 @@ def strong_suites(source: str, like: list[Problem]) -> list[Problem]:
 
 
 def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool: slice, part: slice, seed: int) -> int:
-    """Judge mutants by both suites, audit the halved one, and compare with what the audit did not see."""
+    """Judge mutants by both suites, audit the halved suite, and compare its findings with the mutants that the audit
+    did not see. Return the exit code."""
     begun = time.monotonic()
     every = load_problems(str(SOURCES[dataset]), dataset)[pool]
     sample = random.Random(seed).sample(every, min(problems, len(every)))[part]
@@ -171,7 +173,7 @@ def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool
         suites = [*map(halved, sample)]
         half = bench.accepted("half", suites, rows)
         hidden = len(rows) - len(seen)
-        # What half of the asserts reject, all of them reject.
+        # The whole suite rejects every program that half of its asserts reject.
         passing = [row for row in rows if half.get(key_of(row))]
         whole = bench.accepted("whole", sample, passing)
         before = bench.programs - hidden - len(passing)
@@ -207,7 +209,8 @@ def beside_strong(
         return False
     write(bench.directory / "strong.jsonl", map(make_problem_record, suites))
     references = [row for row in rows if row.get("correct") and row["problem_id"] in usable]
-    write(bench.directory / "references.jsonl", references)  # of no other problem: `vary-tests` refuses those
+    # `vary-tests` refuses references of other problems.
+    write(bench.directory / "references.jsonl", references)
     seen = [row for row in passing if row["problem_id"] in usable and key_of(row) not in unseen]
     strongly = bench.audit("strong", suites, seen, verdicts)
     false_alarms = {name for name, each in strongly.items() if each["accepts_wrong"]}

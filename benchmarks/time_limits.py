@@ -36,7 +36,7 @@ Verdicts = dict[str, judge_pb2.Verdict]
 
 
 def programs(most: int, only: str) -> tuple[dict[str, judge_pb2.JudgeRequest], dict[str, bool]]:
-    """Return requests, one program a problem after the other, and which were filed as accepted."""
+    """Return requests, with one program of each problem in turn, and which of them were filed as accepted."""
     problems = [(problem, given) for problem, given in contests_with_submissions()]
     requests: dict[str, judge_pb2.JudgeRequest] = {}
     accepted = {}
@@ -62,7 +62,7 @@ def short(verdict: judge_pb2.Verdict) -> str:
 async def judged(
     requests: dict[str, judge_pb2.JudgeRequest], address: str, disturbance: AbstractContextManager[None]
 ) -> tuple[Verdicts, float, float]:
-    """Return verdicts, seconds, and the slowness that the gateway has seen so far."""
+    """Judge under a disturbance. Return the verdicts, the seconds, and the slowness that the gateway saw so far."""
     began = time.monotonic()
     with disturbance:
         verdicts = await judge_until_judged(address, requests)

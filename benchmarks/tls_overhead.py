@@ -83,7 +83,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--in-flight", type=int, default=8)
     arguments = parser.parse_args()
-    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():  # the client's, as the aggregator's: read at gRPC's import
+    # gRPC reads these variables when it is imported, so the program starts itself again with them.
+    if not SERVICE_ENVIRONMENT.keys() <= os.environ.keys():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**SERVICE_ENVIRONMENT, **os.environ})
     asyncio.run(measure(arguments.rounds, arguments.requests, arguments.in_flight))
 

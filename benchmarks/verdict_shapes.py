@@ -29,7 +29,7 @@ from evalrun_executor.executor import ExecutorPlan
 async def stdio_programs() -> list[tuple[str, str, str]]:
     """Return name, the plain interpreter's verdict and the sandbox's, of each ordinary program.
 
-    A test accepts a program that prints what the table has and ends with 0.
+    A program is accepted if it prints the output that the table wants and ends with status 0.
     """
     found = []
     async with started(ExecutorPlan(slots=1, queue=8, allow_uncontained=True)) as executor:

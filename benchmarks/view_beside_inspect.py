@@ -29,7 +29,7 @@ from builders.results.view_server import view_served
 
 ROUNDS: Final = 3
 WORD: Final = "rare1234"
-"""In the answers that are looked for: one of every 5,000."""
+"""Word in the answers that are searched for: one of every 5,000."""
 SENT: Final = (
     "[...performance.getEntriesByType('resource'), ...performance.getEntriesByType('navigation')]"
     ".reduce((sum, each) => sum + each.transferSize, 0)"
@@ -43,13 +43,13 @@ RUN_INFO: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """How a reader gets to an answer on a page. Each is a script that is true once the page shows it, or does it."""
+    """Steps of a reader to an answer on a page. An `is_` field is a script that is true once its step is done."""
 
     address: str
     row: str
-    """Selects rows."""
+    """Selector of the rows."""
     search: str
-    """Puts the focus where the search is written."""
+    """Script that puts the focus into the field of the search."""
     query: str
     is_found: str
     is_open: str
@@ -82,7 +82,7 @@ def inspect_page(address: str, found: int) -> Page:
 
 
 async def measure(browser: Browser, page: Page) -> dict[str, float]:
-    """Return what a reader waits for."""
+    """Return the seconds that a reader waits, and the bytes that the page loads."""
     begun = time.perf_counter()
     await browser.open(page.address)
     await browser.until(f"document.querySelector({page.row!r})")
@@ -103,7 +103,7 @@ async def measure(browser: Browser, page: Page) -> dict[str, float]:
 
 @asynccontextmanager
 async def inspect_served(python: str, logs: Path) -> AsyncIterator[str]:
-    """Give the address of Inspect's viewer of a directory of logs."""
+    """Serve a directory of logs with Inspect's viewer. Yield the address."""
     port = free_port()
     command = (python, "-m", "inspect_ai", "view", "start", "--log-dir", str(logs), "--port", str(port))
     process = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=-2)
@@ -121,7 +121,7 @@ async def inspect_served(python: str, logs: Path) -> AsyncIterator[str]:
 
 
 async def run_size(python: str, count: int) -> None:
-    """Print the medians of both pages over samples of this number, and their ratio."""
+    """Print the medians of both pages over this number of samples, and their ratio."""
     with tempfile.TemporaryDirectory() as scratch:
         run, logs = Path(scratch) / "run", Path(scratch) / "logs"
         write_rows(run, count, has_programs=True)
@@ -131,7 +131,8 @@ async def run_size(python: str, count: int) -> None:
         indexed = time.perf_counter()
         export_inspect(str(run), logs / "bench.eval", None, with_tests=False)
         exported = time.perf_counter()
-        read = [*(run / ".view").iterdir(), run / "results.jsonl"]  # the page reads texts from there
+        # The page reads texts from results.jsonl.
+        read = [*(run / ".view").iterdir(), run / "results.jsonl"]
         print(f"{count:,} samples, load {os.getloadavg()[0]:.0f}, {ROUNDS} rounds, medians", flush=True)
         _print("prepared_s", indexed - begun, exported - indexed)
         _print("bytes_on_disk", sum(file.stat().st_size for file in read), (logs / "bench.eval").stat().st_size)

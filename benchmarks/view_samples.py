@@ -39,7 +39,7 @@ AIMS: Final = {
     "first_row_s": 1.0, "bytes_by_then": 5_000_000, "filter_p95_ms": 200.0, "search_p95_ms": 200.0,
     "sort_p95_ms": 200.0,
 }  # fmt: skip
-"""What a reader should wait for at most: the limits beside the figures."""
+"""Limits of what a reader should wait for, by figure."""
 
 
 def rows(count: int) -> Iterator[dict[str, Any]]:
@@ -58,7 +58,7 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
 
 
 def write_rows(run: Path, count: int, *, has_programs: bool = False) -> None:
-    """Write a run of made-up rows. With programs each answer is its own."""
+    """Write a run of made-up rows. With `has_programs` each answer is its own program."""
     run.mkdir()
     made, done = rows(count), 0
     with (
@@ -78,7 +78,7 @@ def write_rows(run: Path, count: int, *, has_programs: bool = False) -> None:
 
 
 async def measure(browser: Browser, address: str, count: int) -> dict[str, float]:
-    """Return what a reader of the page waits for."""
+    """Return the seconds and milliseconds that a reader of the page waits, and the bytes until the first row."""
     counter = "(document.querySelector('.tools p')?.textContent ?? '')"
     begun = time.perf_counter()
     await browser.open(f"{address}#/run/run/samples")
@@ -121,7 +121,7 @@ async def _p95(browser: Browser) -> float:
 
 
 async def run_size(count: int) -> None:
-    """Measure a run of so many samples, served and static."""
+    """Measure a run of this number of samples, served by the command and as a static site."""
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
         write_rows(run, count)

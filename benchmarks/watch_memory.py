@@ -1,8 +1,9 @@
 """What an operator's memory takes in a cluster full of other people's pods: our watches beside kopf's.
 
-A real API server holds foreign pods (20,000) and pods with a run's label (1,000), as objects: no node runs them. Then,
-each in a process of its own: kopf that watches all pods, kopf that watches those with our label, and our operator,
-which watches all of its kinds. The resident memory is read once everything has been listed and it is quiet.
+A real API server holds foreign pods (20,000) and pods with a run's label (1,000), as objects that no node runs. These
+watchers are measured, each in a separate process: kopf that watches all pods, kopf that watches the pods with our
+label, and our operator, which watches all of its kinds. The resident memory is read once everything has been listed
+and no more events come.
 
     .venv/bin/python benchmarks/watch_memory.py [--foreign 20000] [--ours 1000]
 """
@@ -37,7 +38,7 @@ from evalrun_operator.handlers import build_registry, configure  # noqa: E402
 
 NAMESPACES = 20
 QUIET_SECONDS = 10.0
-"""After the last event; kopf ends its workers after 5 s of silence."""
+"""Seconds of silence before the memory is read; kopf ends its workers after 5 s of silence."""
 WATCHERS = {
     "nothing": "kopf and our operator imported, nothing started",
     "kopf": "kopf, pods cluster-wide",
@@ -80,7 +81,7 @@ def resident_mib() -> tuple[float, float]:
 
 
 async def watch_with_kopf(*, label: bool, expected: int) -> None:
-    """Follow pods with a handler that does nothing, until all were seen and it is quiet."""
+    """Follow pods with a handler that does nothing, until all were seen and no more events come."""
     registry, seen, stop = kopf.OperatorRegistry(), set[str](), asyncio.Event()
 
     @kopf.on.login(registry=registry)
@@ -104,13 +105,14 @@ async def watch_with_kopf(*, label: bool, expected: int) -> None:
 
 
 async def watch_with_ours() -> None:
-    """Run our operator, until it has listed everything and it is quiet."""
+    """Run our operator, until it has listed everything and no more events come."""
     registry = build_registry(build_operator(operator_settings(), registry=CollectorRegistry()))
     stop, ready = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(
         kopf.operator(registry=registry, standalone=True, clusterwide=True, stop_flag=stop, ready_flag=ready)
     )
-    await until_quiet(ready.is_set)  # starting lists everything
+    # The operator is ready once it has listed everything.
+    await until_quiet(ready.is_set)
     stop.set()
     await task
 
@@ -127,7 +129,7 @@ async def until_quiet(check: Callable[[], bool]) -> None:
 
 
 def measure(plane: ControlPlane, which: str, expected: int) -> str:
-    """Run one watcher in a process of its own; gives what it printed."""
+    """Run one watcher in a separate process. Return what it printed."""
     command = [sys.executable, __file__, "--watcher", which, "--ours", str(expected)]
     environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=300, check=True)

@@ -1,8 +1,9 @@
-"""Writes `tests/archived/`: what this release accepts and leaves behind, which the next one is tested against.
+"""Writes `tests/archived/`: the formats that this release accepts and writes. The next release is tested against them.
 
     python tools/archive_formats.py
 
-To be run for each release (CONTRIBUTING.md). It replaces the archive of the release before: one step back is promised.
+Run it for each release (CONTRIBUTING.md). It replaces the archive of the release before, because compatibility is
+promised with one release back.
 """
 
 import gzip
@@ -33,7 +34,8 @@ RUN_FILES = (
     "ledger.sqlite3", "metrics.json", "results.jsonl", "run_info.json", "start_settings.json", "summary.json",
     "work_order.json",
 )  # fmt: skip
-"""What is kept of a run: logs and pages are for people, and results.parquet has the rows of results.jsonl."""
+"""Files of a run that are archived. Logs and pages are for people, and results.parquet has the rows of results.jsonl.
+"""
 BOUNDS = ("type", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "default")
 
 SUMS = {"inputs": ["1 2\n", "5 7\n"], "outputs": ["3\n", "12\n"]}
@@ -54,7 +56,7 @@ ANSWERS = (
 
 
 def describe_contracts() -> dict[str, Any]:
-    """Return what others rely on: fields of the CRDs, messages, calls, settings, and the chart's values."""
+    """Return the contracts that others rely on: fields of CRDs, messages, calls, settings, and the chart's values."""
     files: list[FileDescriptor] = [judge_pb2.DESCRIPTOR, ledger_pb2.DESCRIPTOR]
     messages = [message for file in files for message in file.message_types_by_name.values()]
     schemas = {name: crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for name, crd in crds().items()}
@@ -105,7 +107,7 @@ def _name_type(message: Descriptor | None) -> str:
 
 
 def write_run(target: Path) -> None:
-    """Judge three answers, and pack what the run left behind."""
+    """Judge three answers, and pack the files of the run."""
     with tempfile.TemporaryDirectory() as directory:
         for name, rows in (("problems.jsonl", PROBLEMS), ("answers.jsonl", ANSWERS)):
             (Path(directory) / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -131,7 +133,7 @@ def main() -> int:
 
 
 def render_contracts(contracts: Mapping[str, Any]) -> str:
-    """Return the file of contracts: an entry a line, so that a release's changes can be read."""
+    """Return the file of contracts, with one entry per line, so that a release's changes can be read."""
     parts = []
     for name, content in contracts.items():
         if isinstance(content, dict):

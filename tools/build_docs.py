@@ -1,8 +1,7 @@
 """Build the documentation as a static site into `dist/docs`, without a network. Any warning is an error.
 
-The site is made of the pages as they stand in the repository. What has no page of its own is made here: the reference
-of the command line from click, that of the Python API from its docstrings, an index of each directory that pages link
-to.
+The site has the pages of the repository, and pages that are generated here: the reference of the command line from
+click, that of the Python API from its docstrings, and an index of each directory that pages link to.
 """
 
 import functools
@@ -57,7 +56,7 @@ GENERATED = {"docs/reference/commands.md": COMMANDS, "docs/reference/python.md":
 
 
 def stage_pages() -> list[str]:
-    """Copy the pages, and what they link to, under the same paths. Returns the pages."""
+    """Copy the pages, and the files that they link to, under the same paths. Return the copied and generated pages."""
     shutil.rmtree(STAGING, ignore_errors=True)
     pages = [*PAGES, *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
     for page in pages:
@@ -70,7 +69,7 @@ def stage_pages() -> list[str]:
 
 
 def stage_link(page: Path, link: re.Match[str]) -> str:
-    """Return a link of a page as it is written in the site; a file that is no page is copied beside the pages."""
+    """Return a link of a page in the form that the site needs. Copy a linked file that is no page beside the pages."""
     path, anchor = link[1], link[2] or ""
     if "://" in path or path.startswith("mailto:"):
         return link[0]

@@ -1,7 +1,7 @@
 """Fails if a generated file differs from what its source generates now.
 
-`k8s/install.yaml` and the page of who reaches whom are left out, with a word on stderr, where there is no helm to
-render the chart with (CI has one).
+Without helm, which renders the chart, `k8s/install.yaml` and the page about reachability are left out, with a message
+on stderr. CI has helm.
 """
 
 import os
@@ -19,7 +19,7 @@ GENERATORS = (
     "generate_reachability.py",
 )
 NO_HELM = 3
-"""Exit code of `generate_manifests.py` and `generate_reachability.py` where there is no helm."""
+"""Exit code of `generate_manifests.py` and `generate_reachability.py` if there is no helm."""
 
 
 def snapshot() -> dict[Path, bytes]:

@@ -2,7 +2,8 @@
 
 Reads GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN as GitHub's runners set them, COMMENT_ON (the pull request's
 number), COMMENT_AUTHOR (the account of the token), COMMENT_ID (what tells this comment from others) and COMMENT_FILE
-(its Markdown). It needs no package. A comment that cannot be written is a warning of the job: the gates have decided.
+(its Markdown). It needs no package. A comment that cannot be written is only a warning of the job, because the gates
+have decided already.
 """
 
 import json
@@ -32,14 +33,14 @@ class PullRequest:
         self._number, self._token, self._author = number, token, author
 
     def write(self, mark: str, text: str) -> None:
-        """Change the author's comment that begins with a mark, or make it.
+        """Change the author's comment that begins with a mark, or create the comment.
 
-        Anybody may write the mark, and the token may be allowed to change comments of others, who could then change
-        what the gates have said: theirs are passed over.
+        Comments of others are passed over. Anybody may write the mark, and the token may be allowed to change their
+        comments, but the authors could then change the gates' report.
 
         Raises:
-            HTTPError: GitHub refuses it.
-            OSError, HTTPException, ValueError: it cannot be reached, or the answer is not its own.
+            HTTPError: GitHub refuses the request.
+            OSError, HTTPException, ValueError: GitHub cannot be reached, or the reply is not GitHub's.
         """
         for comment in self._comments():
             is_ours = comment.get("user", {}).get("login") == self._author
@@ -64,7 +65,7 @@ class PullRequest:
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Write the comment and return 0, also where that fails."""
+    """Write the comment. Return 0, even if the comment cannot be written."""
     number = environment.get("COMMENT_ON", "")
     if not number.isdecimal():
         print("::notice::evalrun: no comment: this run is not about a pull request")

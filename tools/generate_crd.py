@@ -1,7 +1,7 @@
 """Writes the CRDs where they are shipped: all in `k8s/crd.yaml`, and each in a template of the chart.
 
-Usage: `python tools/generate_crd.py [--check]`; with `--check` nothing is written and the exit code is 1 where a file
-is not what the models say.
+Usage: `python tools/generate_crd.py [--check]`; with `--check` nothing is written and the exit code is 1 if a file
+differs from the models.
 """
 
 import sys
@@ -42,7 +42,7 @@ def template_escaped(text: str) -> str:
 
 class _PlainDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
-        """Write a value again where it occurs again: kubectl users read this."""
+        """Return True, so that a repeated value is written in full: kubectl users read this."""
         del data
         return True
 

@@ -1,8 +1,8 @@
 """Writes the operator's rules into the chart, and from the chart `k8s/install.yaml` for those who install without Helm.
 
-Usage: `python tools/generate_manifests.py [--check]`; with `--check` nothing is written and the exit code is 1 where
-a file is not what its source makes. Exit code 3: the rules are written or right, but there is no helm here to render
-the chart with, neither in KUBEBUILDER_ASSETS nor by Go (`tools/controlplane` builds the pinned one, once).
+Usage: `python tools/generate_manifests.py [--check]`; with `--check` nothing is written and the exit code is 1 if a
+file differs from its source. Exit code 3: the rules are written or up to date, but there is no helm to render the chart
+with: KUBEBUILDER_ASSETS has none, and Go does not build the pinned helm (`tools/controlplane` builds it once).
 """
 
 import json
@@ -59,7 +59,7 @@ RULES_TEMPLATE = """\
 {{{{- end }}}}
 """
 FIRST = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
-"""The kinds that others need, in the order in which kubectl shall make them."""
+"""Kinds that other objects need, in the order in which kubectl creates them."""
 
 
 class NoHelmError(Exception):
@@ -67,10 +67,10 @@ class NoHelmError(Exception):
 
 
 def find_helm() -> Path:
-    """Return the helm binary: KUBEBUILDER_ASSETS', else the pinned one, built with Go where it is not built yet.
+    """Return the helm of KUBEBUILDER_ASSETS, or else the pinned helm, which Go builds if it is not built yet.
 
     Raises:
-        NoHelmError: there is neither.
+        NoHelmError: there is neither of them.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     found = shutil.which("helm", path=assets) if assets else None
@@ -130,7 +130,7 @@ def _without_helm(item: dict[str, Any]) -> dict[str, Any]:
 
 class _PlainDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
-        """Write a value again where it occurs again: people read this."""
+        """Return True, so that a repeated value is written in full: people read this."""
         del data
         return True
 

@@ -1,7 +1,7 @@
 """Writes Grafana's dashboards and Prometheus' alert rules into the chart, from the typed code in `tools/monitoring`.
 
-Usage: `python tools/generate_monitoring.py [--check]`; with `--check` nothing is written and the exit code is 1 where a
-file is not what the code says.
+Usage: `python tools/generate_monitoring.py [--check]`; with `--check` nothing is written and the exit code is 1 if a
+file differs from the code.
 """
 
 import json

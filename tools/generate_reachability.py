@@ -133,7 +133,7 @@ def run_objects(sample: str) -> tuple[list[Object], list[Endpoint]]:
 def render(chart_policies: Sequence[Object], chart_pods: Sequence[Endpoint]) -> str:
     simple, ray = run_objects("simple-mode.yaml"), run_objects("evalrun-phase0.yaml")
     policies = [*chart_policies, *simple[0], *ray[0]]
-    # Gateway and sandbox are the same in both; the other run's aggregator is called by Ray's pods.
+    # Gateway and sandbox are the same in both runs. Ray's pods call the aggregator of the run with rollout.
     with_rollout = [
         replace(pod, name=pod.name if pod.name.startswith("Ray") else f"{pod.name} with rollout")
         for pod in ray[1]

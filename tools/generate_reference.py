@@ -65,7 +65,8 @@ METRICS_HEAD: Final = "| Metric | Formula |\n|---|---|\n"
 TEMPLATE: Final = "spec.template"
 """An EvalRun's spec inside an EvalSchedule: its fields are on the page of EvalRun."""
 IMMUTABLE: Final = "has started"
-"""Part of the message of the rules that close a field when the run starts: there is one a field, and none is listed."""
+"""Part of the message of the rules that make a field immutable when the run starts. Each such field has a rule, and
+none of these rules is listed."""
 
 
 def rendered() -> dict[Path, str]:

@@ -47,7 +47,7 @@ NOT_INSTALLED = {
     "verl==0.9.1": "Apache-2.0",
 }
 """Licences of graders' packages, read from the files in their wheels: the development environment does not have them,
-and mathruler's metadata declares none. By version, so that another one is looked at again."""
+and mathruler's metadata declares none. The keys name the versions, so that another version is looked at again."""
 PYTHON = {
     "python_version": "3.11", "python_full_version": "3.11.14", "implementation_name": "cpython",
     "platform_python_implementation": "CPython", "sys_platform": "linux", "platform_system": "Linux",
@@ -113,7 +113,7 @@ def component(name: str, version: str, hashes: list[str]) -> Component:
 
 
 def find_licence(name: str, version: str) -> License | None:
-    """Return the licence that the installed distribution declares: an SPDX id, else its own words."""
+    """Return the licence that the installed distribution declares: an SPDX id, else the distribution's own text."""
     read = NOT_INSTALLED.get(f"{name}=={version}")
     if read is not None:
         return LicenseFactory().make_from_string(read)

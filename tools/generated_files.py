@@ -11,7 +11,7 @@ def write_or_check(rendered: Mapping[Path, str], arguments: list[str], source: s
 
     Args:
         rendered: each file's text, by its path from the project's root.
-        arguments: of the command line.
+        arguments: arguments of the command line.
         source: what the files are generated from, for the message.
     """
     differing = {path: text for path, text in rendered.items() if _read(ROOT / path) != text}

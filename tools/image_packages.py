@@ -41,7 +41,7 @@ def _debian_component(root: Path, fields: Message, release: dict[str, str]) -> C
 
 
 def debian_licences(copyright_file: str, name: str) -> list[str]:
-    """Return the licences that a Debian copyright file names; its own name if it tells them in prose only."""
+    """Return the licences that a Debian copyright file names; a reference to `name` if it has them in prose only."""
     if MACHINE_READABLE in copyright_file[:2000]:
         found = LICENCE_FIELD.findall(copyright_file)
     else:
@@ -65,7 +65,7 @@ def python_components(root: Path) -> Iterator[Component]:
 
 
 def declared_licence(metadata: Message) -> License | None:
-    """Return the licence that a distribution's metadata declares: an SPDX id, else its own words."""
+    """Return the licence that a distribution's metadata declares: an SPDX id, else the metadata's own text."""
     classifiers = metadata.get_all("Classifier", [])
     classified = [entry.rpartition(" :: ")[2] for entry in classifiers if "License ::" in entry]
     words = metadata["License-Expression"] or " / ".join(classified) or (metadata["License"] or "").strip()

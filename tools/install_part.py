@@ -100,11 +100,11 @@ what the aggregator needs and aiohttp. The GPU side has an image of its own.
 
 
 class UnknownPartError(Exception):
-    """There is no such part; the message lists them."""
+    """There is no such part; the message lists the parts."""
 
 
 def install(part: str, target: Path, root: Path = ROOT) -> list[Path]:
-    """Install a part; give the files written, relative to `target`, in order.
+    """Install a part. Return the written files, relative to `target`, in order.
 
     Raises:
         UnknownPartError: the part is none of `PARTS`.

@@ -22,10 +22,10 @@ ALONE = {
     "every-eval-ever": ("every-eval-ever",),
     "nemo-gym": ("nemo-gym",),
 }
-"""Packages locked without what they ask for: verl's scorers import neither torch nor Ray, and of what the trainers ask
-for the one part needs a GPU's compiler; the other is that of `tools/gen_cpu.py`. The validator of Every Eval Ever takes
-what it imports from `dev`, NeMo Gym from `trainers` and what is beneath. Of axe's package the script alone is wanted,
-without Playwright."""
+"""Packages that are locked without their requirements. verl's scorers import neither torch nor Ray. Of the trainers'
+requirements one part needs a GPU's compiler, and the environment of `tools/gen_cpu.py` has the other. The validator of
+Every Eval Ever takes its imports from `dev`, and NeMo Gym from `trainers` and the environment beneath. Of axe's package
+only the script is wanted, without Playwright."""
 OF_TESTS = ("evalplus", "every-eval-ever", "mlflow", "nemo-gym", "openenv", "openreward", "trainers", "verifiers")
 OLDEST_PYTHON = {"every-eval-ever": "3.12", "nemo-gym": "3.12"}
 

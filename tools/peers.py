@@ -1,4 +1,4 @@
-"""The published packages that ours are compared with, or that call or serve ours.
+"""Installs published packages that evalrun is compared with, or that call or serve it, and runs the tests with them.
 
 EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, slime, ROLL, NeMo Gym, OpenEnv, OpenReward, verifiers; MLflow, Every
 Eval Ever.
@@ -35,7 +35,7 @@ CHECKOUTS = {
     # The commit is v0.3.1.
     "EVALRUN_TEST_SLIME": ("https://github.com/THUDM/slime", "a6272da0d4f3d0a08520c99a2f3b4f6c887960dc"),
 }
-"""A repository and a commit of it."""
+"""Repository and commit, by the environment variable that names the checkout."""
 LOCKED = {
     "EVALRUN_TEST_EVALPLUS": "evalplus",
     "EVALRUN_TEST_INSPECT": "inspect",
@@ -77,7 +77,7 @@ def directory(name: str, version: bytes) -> Path:
 
 @contextmanager
 def track_completion(target: Path) -> Iterator[bool]:
-    """Yield whether a directory has to be made, without remains of a failed try, and mark it once it was made whole."""
+    """Yield whether a directory is missing or incomplete, and remove its remains. At the end mark it as complete."""
     is_missing = not (target / ".complete").exists()
     if is_missing:
         shutil.rmtree(target, ignore_errors=True)
@@ -87,11 +87,11 @@ def track_completion(target: Path) -> Iterator[bool]:
 
 
 def interpreter(name: str, beneath: Path | None = None) -> Path:
-    """Return the interpreter of an environment with a lock's packages, installed unless it is there.
+    """Return the interpreter of an environment with a lock's packages. Install the environment if it is missing.
 
     Args:
-        name: the lock's.
-        beneath: an interpreter whose packages it has too.
+        name: name of the lock.
+        beneath: an interpreter whose packages the environment has too.
     """
     lock = ROOT / "requirements" / f"{name}.txt"
     target = directory(name, lock.read_bytes() + sys.version.encode() + str(beneath or "").encode())
@@ -121,7 +121,7 @@ def package(name: str) -> Path:
 
 
 def checkout(repository: str, commit: str) -> Path:
-    """Return a checkout of a repository, fetched unless it is there."""
+    """Return a checkout of a repository. Fetch it if it is missing."""
     name = repository.rpartition("/")[2]
     target = directory(name.lower(), commit.encode())
     with track_completion(target) as is_missing:

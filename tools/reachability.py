@@ -20,13 +20,13 @@ class Endpoint:
     labels: Mapping[str, str] = field(default_factory=dict)
     port_names: Mapping[str, int] = field(default_factory=dict)
     address: str = ""
-    """Of an endpoint outside the cluster."""
+    """Address of an endpoint outside the cluster."""
 
 
 def closed_side(
     policies: Sequence[Object], caller: Endpoint, target: Endpoint, port: int, protocol: str = "TCP"
 ) -> Side | None:
-    """Return which side's policies refuse a connection, the caller's first; None where it is allowed."""
+    """Return which side's policies refuse a connection, the caller's first; None if it is allowed."""
     if not _allows(policies, caller, "Egress", target, port, target, protocol):
         return "Egress"
     return None if _allows(policies, target, "Ingress", caller, port, target, protocol) else "Ingress"
@@ -80,7 +80,7 @@ def _is_peer(peers: Sequence[Object] | None, other: Endpoint, namespace: str) ->
 
 def _is_one_peer(peer: Object, other: Endpoint, namespace: str) -> bool:
     if "ipBlock" in peer:
-        # Of pods' addresses an enforcer may or may not take a block to speak: such a rule is not counted on.
+        # Whether a block also covers addresses of pods depends on the enforcer, so no pod counts as covered.
         return bool(other.address) and _is_in(other.address, peer["ipBlock"])
     if not other.namespace:
         return False
@@ -100,7 +100,7 @@ def _is_in(address: str, block: Object) -> bool:
 
 
 def make_endpoint(name: str, namespace: str, template: Object) -> Endpoint:
-    """Return the pod that a template makes, or a pod itself."""
+    """Return the endpoint of a pod, or of the pods of a template."""
     ports = (port for one in template["spec"]["containers"] for port in one.get("ports", ()) if "name" in port)
     named = {port["name"]: port["containerPort"] for port in ports}
     return Endpoint(name, namespace, template["metadata"].get("labels", {}), named)

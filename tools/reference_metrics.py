@@ -113,7 +113,7 @@ def register_schedules(registry: CollectorRegistry) -> None:
 
 
 async def collect_sandbox() -> tuple[list[Metric], list[Metric]]:
-    """Return the series of a sandbox, and those that live sessions add. It is scraped only once it serves."""
+    """Return the series of a sandbox, and those that live sessions add. A sandbox is scraped only once it serves."""
     registry, session_registry = CollectorRegistry(), CollectorRegistry()
     executor = Executor(ExecutorPlan(slots=1, required="none", allow_uncontained=True))
     SandboxService(SandboxSettings(), executor, registry)
@@ -137,7 +137,7 @@ SERVICES: Final[Mapping[str, Callable[[CollectorRegistry], None]]] = {
     "Operator, of schedules": register_schedules,
     "Slot proxy of a stock SandboxFusion": register_slot_proxy,
 }
-"""What registers the series of each service but the sandbox, by its heading."""
+"""Functions that register the series of each service but the sandbox, by the service's heading."""
 
 
 def render_metrics() -> str:

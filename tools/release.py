@@ -6,8 +6,8 @@
     python tools/release.py --verify DIR --trust key.pub
     python tools/release.py --verify DIR --identity NAME --issuer URL
 
-Made again from the same commit, every file has the same checksum, but for the bills of materials, which hold a serial
-number and the time. What is signed is an in-toto statement about every file. Nothing is uploaded.
+A second build from the same commit gives every file the same checksum, except the bills of materials, which hold a
+serial number and the time. The signature covers an in-toto statement about every file. Nothing is uploaded.
 """
 
 import argparse

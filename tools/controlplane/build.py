@@ -6,8 +6,9 @@ the source lies, e.g. for CRDs and kwok's stages; with `--built` it fails where 
 
 Each tool is a Go module of its own here (their dependency trees conflict): go.mod names the version, go.sum the hashes.
 Binaries are kept outside the tree, in `$EVALRUN_CACHE` (default `~/.cache/evalrun`), by the hash of go.mod, go.sum, the
-flags and Go's version; what is there is not built again. All of it cold: about 10 minutes on 2 cores, 5 GB of Go's
-build cache and 2.4 GB of modules. KEDA takes 40 minutes on 2 busy cores: it has the clients of every cloud.
+flags and Go's version; an existing binary is not built again. A first build without KEDA takes about 10 minutes on 2
+cores, 5 GB of Go's build cache and 2.4 GB of modules. KEDA takes 40 minutes on 2 busy cores: it has the clients of
+every cloud.
 `EVALRUN_BUILD_NICE` (default 19) is the builds' niceness.
 """
 
@@ -88,7 +89,7 @@ TOOLS = {
     )
 }
 SLOW = "keda"
-"""The tool that is built only where it is named."""
+"""The tool that is built only if it is named."""
 
 
 class BuildError(Exception):
@@ -133,7 +134,7 @@ def build(tool: Tool, version: str) -> Path:
     """Build a tool's missing binaries, and return their directory.
 
     Raises:
-        BuildError: a build failed; Go's own words are on stderr.
+        BuildError: a build failed; Go's messages are on stderr.
     """
     directory = find_tool_directory(tool, version)
     directory.mkdir(parents=True, exist_ok=True)

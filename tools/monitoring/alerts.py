@@ -1,5 +1,5 @@
-"""The rules: of each alert an expression, a comparison and a threshold, so that a test can ask for the bare expression;
-and one that records the headline for longer than a run's own series are kept."""
+"""Rules of Prometheus. Each alert has an expression, a comparison and a threshold, so that a test can query the bare
+expression. A further rule records the headline metric, which can be kept for longer than a run's own series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from evalrun_registry.metrics import HEADLINE
 from monitoring.promql import RUN, SCHEDULE, WITHOUT_VERDICT
 
 SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1 or evalrun_run_over == 1)"
-"""Nothing is to be expected of a run that is suspended or over, though its aggregator still answers. Without an
-operator there are no such series, and none is left out."""
+"""PromQL clause that leaves out runs that are suspended or over: no progress is expected of them, though their
+aggregators still reply. Without an operator these series do not exist, and no run is left out."""
 
 
 def _waited(minutes: int) -> str:
-    """Leave out runs that waited for their turn on their schedule's replicas within the last `minutes`: they have not
-    had the time that others have. The replicas themselves have EvalrunReplicasNotReady."""
+    """Return the PromQL clause that leaves out runs which waited for their schedule's replicas within the last
+    `minutes`: such runs had less time than others. The replicas themselves have the alert EvalrunReplicasNotReady."""
     return f"unless on ({RUN}) max_over_time(evalrun_run_waiting_for_replicas[{minutes}m]) == 1"
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One rule."""
+    """An alert rule."""
 
     name: str
     expression: str
@@ -29,7 +29,7 @@ class Alert:
     threshold: str
     """A number, as PromQL writes it."""
     hold: str
-    """Duration for which it must hold, as Prometheus writes durations."""
+    """Duration for which the comparison must hold, as Prometheus writes durations."""
     severity: Literal["warning", "critical"]
     summary: str
     description: str
@@ -50,7 +50,7 @@ def _requests(matcher: str = "") -> str:
 
 
 def _unfinished(states: str) -> str:
-    """Return 1 for a run with samples in one of these states, else 0."""
+    """Return the expression that is 1 for a run with samples in one of these states, else 0."""
     return f'(sum by ({RUN}) (evalrun_problems{{state=~"{states}"}}) > bool 0)'
 
 
@@ -229,8 +229,9 @@ ALERTS: Sequence[Alert] = (
 
 
 RECORDED = f"evalrun:{HEADLINE.name}:avg"
-"""The headline by what was evaluated, without the run: a few series that can be kept for years where an operator's are
-kept for weeks. `avg`: several runs of one checkpoint, e.g. with other seeds."""
+"""Name of the recorded headline metric, by what was evaluated and without the run: few series, which can be kept for
+years, while an operator's are kept for weeks. `avg`: the mean of several runs of one checkpoint, e.g. with other seeds.
+"""
 
 
 def rule_groups() -> dict[str, Any]:

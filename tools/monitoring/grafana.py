@@ -1,6 +1,6 @@
-"""The part of Grafana's dashboard JSON that we use, typed, and laid out by itself. Pure.
+"""The part of Grafana's dashboard JSON that the dashboards use, typed. The panels are placed automatically. Pure.
 
-Our own rather than grafana-foundation-sdk: that is 4.8 MB of generated builders for every plugin, released again for
+The types replace grafana-foundation-sdk, which is 4.8 MB of generated builders for every plugin, released again for
 each Grafana. The JSON below is of schema 39, which newer Grafanas migrate when they load it.
 """
 
@@ -20,7 +20,7 @@ Unit = Literal["short", "s", "percentunit", "ops", "none", "dateTimeFromNow"]
 
 @dataclass(frozen=True)
 class Query:
-    """One expression, and how its series are called."""
+    """An expression, and the name of its series."""
 
     expression: str
     legend: str
@@ -28,7 +28,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture."""
+    """A chart or a number on a dashboard."""
 
     title: str
     description: str
@@ -108,7 +108,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """One page."""
+    """A dashboard of rows of panels."""
 
     uid: str
     title: str

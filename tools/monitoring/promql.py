@@ -3,9 +3,9 @@
 from monitoring.grafana import Query
 
 SCOPE = 'namespace=~"$namespace",run=~"$run"'
-"""Label matchers for the choices at the top."""
+"""Label matchers for the choices at the top of a dashboard."""
 INTERVAL = "$__rate_interval"
-"""Grafana's: at least four scrapes."""
+"""Grafana's variable for the range of a rate: at least four scrapes."""
 RUN = "namespace, run"
 SCHEDULE = "namespace, schedule"
 WITHOUT_VERDICT = 'outcome=~"not_judged|unavailable|expired"'

@@ -3,7 +3,7 @@
 The EvalRuns are followed by `observation.watches`, like every other object: when one namespace refuses kopf's watch,
 kopf ends the operator for all others (docs/decisions/0011). No handler keeps state, so there is no finalizer: an
 EvalRun can be deleted while the operator is away. Reconciliations, retries and errors are handled by the reconcilers
-and their queues. A start ends as TemporaryError or not at all.
+and their queues. A start that fails raises TemporaryError, so that kopf tries again.
 """
 
 import ssl
@@ -34,11 +34,11 @@ class OperatorLifecycle(Protocol):
 
 
 class ApiServerConnection(kopf.ConnectionInfo):
-    """Kopf's connection, which takes every authority that the operator's own connection takes."""
+    """Kopf's connection. It accepts every certificate authority that the operator's own connection accepts."""
 
     @classmethod
     def from_kopf(cls, found: kopf.ConnectionInfo) -> "ApiServerConnection":
-        """Return the same connection as one of this class."""
+        """Return kopf's connection as an instance of this class."""
         return cls(**{each.name: getattr(found, each.name) for each in fields(found)})
 
     def as_ssl_context(self) -> ssl.SSLContext:
@@ -84,7 +84,7 @@ def build_registry(operator: OperatorLifecycle) -> kopf.OperatorRegistry:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Configure kopf: no peering of its own, no events, no permission."""
+    """Configure kopf without peering, events and scanning, so that kopf needs no permissions."""
     settings.peering.standalone = True
     settings.posting.enabled = False
     # Scanning would watch CRDs and namespaces of the whole cluster.

@@ -96,7 +96,8 @@ class LeaderElection:
         else:
             if self.leading and not lost:
                 return RENEW_SECONDS
-        # The work ends outside the timeout, which would interrupt its end and leave half of it running.
+        # Stop the work outside the timeout block: the timeout would interrupt the stop and leave half of the work
+        # running.
         if lost:
             await self._stop_leading("another operator has taken the Lease")
         if self.leading and must_stop(self._renewed_at, self._clock()):
@@ -111,7 +112,7 @@ class LeaderElection:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 await self._leases.write_lease(self._make_manifest(holder=""))
-        # The Lease expires by itself.
+        # No second attempt is needed, because the Lease expires by itself.
         except (ClusterError, TimeoutError) as error:
             logger.warning("releasing Lease %s/%s: %s", self._namespace, self._name, error)
 
@@ -125,7 +126,8 @@ class LeaderElection:
             return True
         self._manifest = await self._leases.write_lease(self._make_manifest(self._me))
         self._sight = ObservedLease(_lease(self._manifest), self._clock())
-        # Other operators count the Lease from a later moment than this.
+        # The time before the request counts: other operators count the Lease from a later moment, so this leader stops
+        # before another takes over.
         self._renewed_at = began
         if not self.leading:
             self.leading = True

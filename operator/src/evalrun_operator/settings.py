@@ -26,7 +26,7 @@ DNS_PEERS: tuple[Mapping[str, object], ...] = (
 )
 """DNS of most clusters, of OpenShift, and NodeLocal DNSCache, whose link-local address is a separate setting."""
 RAY_WITH_TOKENS = (2, 52)
-"""KubeRay refuses a RayCluster that requires a token of an older Ray."""
+"""First version of Ray with tokens. KubeRay refuses a RayCluster of an older Ray that requires a token."""
 
 
 class SharedJudge(BaseModel):

@@ -34,7 +34,7 @@ MAX_OUTPUT_BYTES = 256 << 20
 MAX_INPUTS = 16384
 """Maximum inputs of a request: their indices fill a pipe of 64 KiB."""
 _SILENCE_SECONDS = 120.0
-"""Seconds without a frame, beyond its test's wall limit, after which a runner is lost."""
+"""Seconds without a frame, beyond the wall limit of the runner's test, after which the runner counts as lost."""
 _ENDED_SECONDS = 10.0
 _SMALL_BYTES = 1 << 20
 _OUTPUTS = 2

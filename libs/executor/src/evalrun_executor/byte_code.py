@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 OPTIMIZATION: Final = 2
-"""Without docstrings and asserts, because each fork copies everything that a zygote holds."""
+"""Level at which byte code has no docstrings and asserts, because each fork copies everything that a zygote holds."""
 _HEAD_BYTES: Final = 16
 _BY_TIME: Final = bytes(4)
 _UNCHECKED_HASH: Final = (1).to_bytes(4, "little")

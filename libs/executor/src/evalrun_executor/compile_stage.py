@@ -19,7 +19,7 @@ from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 _OUTPUT_BYTES = 64 * 1024
 _ATTEMPTS = 2
 _LOOK_SECONDS = 0.5
-"""Between two looks at how long the compiler waits for a CPU. Its stages that matter live for longer."""
+"""Seconds between two measurements of how long the compiler waits for a CPU. Stages that matter live longer."""
 
 
 class CompileStage:
@@ -27,7 +27,7 @@ class CompileStage:
 
     Args:
         zygote: starts the compiler.
-        toolchain: knows its command.
+        toolchain: knows the compiler's command.
         request: the program.
         oom_kills: counts kills for lack of memory.
         run_queues: measure waits for a CPU.
@@ -53,9 +53,9 @@ class CompileStage:
         self.executable: int | None = None
         """Read-only descriptor of the compiled program, which the caller closes; None: the program did not compile."""
         self.was_killed = False
-        """The machine killed the compiler at the last attempt too: `compiled` says nothing about the program."""
+        """Whether the machine killed the compiler at the last attempt too, so that `compiled` tells nothing."""
         self.was_starved = False
-        """The compiler had too little of a CPU, see `is_starved`: `compiled` says nothing about the program."""
+        """Whether the compiler had too little of a CPU, see `is_starved`, so that `compiled` tells nothing."""
 
     async def run_in(self, slot: int) -> None:
         """Compile in `slot`, statically linked if possible. Raises ExecutorLost.
@@ -137,7 +137,7 @@ def is_starved(queued_seconds: float, cpu_limit: int) -> bool:
     CPU meanwhile, of which they had less than the limit.
 
     Args:
-        queued_seconds: in which the compiler was ready to run and had no CPU.
+        queued_seconds: seconds in which the compiler was ready to run and had no CPU.
         cpu_limit: CPU seconds that it may use.
     """
     return queued_seconds > (WALL_FACTOR - 1) * cpu_limit

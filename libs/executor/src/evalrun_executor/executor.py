@@ -339,7 +339,8 @@ class Executor:
 def _choose_kind(request: RunRequest, zygote: ZygoteProcess) -> int:
     """Return the kind of process for a Python program.
 
-    A runner compiles a program once for many inputs. A worker saves its fork and preparations for a single input.
+    A runner compiles a program once for many inputs. For a single input a worker saves the runner's fork and
+    preparations.
     Without a filter a program may leave processes behind, which only the end of a runner ends.
     """
     if request.mode != "stdio":

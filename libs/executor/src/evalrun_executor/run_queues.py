@@ -30,7 +30,7 @@ class RunQueues:
                     found[int(thread.name)] = int((thread / "schedstat").read_text().split()[1]) / _NANOSECONDS
                     waiting += map(int, (thread / "children").read_text().split())
                 except (OSError, IndexError):
-                    # It has just ended, or the kernel was built without.
+                    # The thread has just ended, or the kernel was built without these statistics.
                     continue
         return found
 

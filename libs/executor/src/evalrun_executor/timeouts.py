@@ -50,9 +50,9 @@ def max_reply_seconds(time_seconds: float, inputs: int) -> float:
 def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = None, slowness: float = 1.0) -> bool:
     """Return whether a run alone has to decide about a run.
 
-    It has to if the program ended by itself past its limit of CPU time, or asleep past that of wall time, or if the
-    program may have been stopped because of the machine. A program that was stopped past 1.2 x its limit, and past what
-    the machine's slowness explains, is too slow.
+    That is so if the program ended by itself past its limit of CPU time, or slept past its limit of wall time, or if
+    the program may have been stopped because of the machine. A program that was stopped past 1.2 x its limit, and past
+    what the machine's slowness explains, is too slow.
 
     Args:
         run: the first run.

@@ -28,7 +28,7 @@ ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 VALID_FOR = timedelta(days=3650)
 """Longer than any run: a certificate that is not renewed must not expire during the run."""
 CLOCK_SKEW = timedelta(hours=1)
-"""A node whose clock is late by less accepts a certificate at once."""
+"""A node whose clock is late by less than this accepts a new certificate at once."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Authority:
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if usage.hosts else []
         purposes += [ExtendedKeyUsageOID.CLIENT_AUTH] if usage.calls else []
         leaf = _builder(_name(part), self._subject, key, since, valid_for)
-        # Clients find the authority by this identifier among several of the same name, while one replaces another.
+        # While one authority replaces another of the same name, clients tell the two apart by this identifier.
         by = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         leaf = leaf.add_extension(by, critical=False)
         leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -152,7 +152,7 @@ def compute_remaining_validity(held: Certificate, authority: str, usage: Usage, 
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, since: datetime, valid_for: timedelta
 ) -> x509.CertificateBuilder:
-    # Each certificate of a key gets another number; X.509 allows at most 159 bits.
+    # The certificates of one key need different serial numbers; X.509 allows at most 159 bits.
     number = hashlib.sha256(_key_id(key) + since.isoformat().encode()).digest()[:19]
     return (
         x509.CertificateBuilder()
@@ -166,7 +166,7 @@ def _builder(
 
 
 def _key(seed: str, name: str) -> ec.EllipticCurvePrivateKey:
-    """Return the key of a name: 512 bits of HMAC, so that no number below the order is likelier than another."""
+    """Derive the key of a name from 512 bits of HMAC, so that all numbers below the order are equally likely."""
     drawn = int.from_bytes(hmac.digest(seed.encode(), f"evalrun certificate {name}".encode(), hashlib.sha512))
     return ec.derive_private_key(drawn % (ORDER - 1) + 1, ec.SECP256R1())
 

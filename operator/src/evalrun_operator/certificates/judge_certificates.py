@@ -9,8 +9,8 @@ from evalrun_operator.settings import SharedJudge
 
 LIFETIME = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=120)
-"""Time before its end at which a certificate is renewed. For so long a copy of the callers' Secret in another namespace
-can be replaced."""
+"""A certificate is renewed this long before it expires. During this time copies of the callers' Secret in other
+namespaces can be replaced."""
 AUTHORITY_PERIOD = timedelta(days=1825)
 """Time after which the authority gets another certificate of the same key. Each certificate is valid for twice as long,
 so that a run that begins with it may last for five years."""

@@ -26,8 +26,8 @@ ENDED: frozenset[Phase | str] = frozenset({"Succeeded", "Degraded", "Failed"})
 def accept(context: ReconcileContext) -> Decision:
     """Accept the spec, or refuse it.
 
-    `startTime` makes the spec immutable, so it is written before all else. A refusal lasts until the spec changes:
-    whoever waits for Complete has gone by then.
+    `startTime` makes the spec immutable, so it is written before all else. A refusal lasts until the spec changes,
+    because clients that waited for the condition Complete have stopped waiting.
     """
     if (
         holds(context.before, ConditionType.COMPLETE)

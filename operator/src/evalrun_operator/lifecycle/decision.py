@@ -30,7 +30,7 @@ class Decision:
     requeue_after: float | None = None
     """Seconds after which the run is reconciled again in any case; None: only when something happens."""
     end_early: str = ""
-    """Reason why the ledger is to end the run with its present results; empty if it is not."""
+    """Reason why the ledger is to end the run with its present results; empty if the run continues or has ended."""
     expired: bool = False
     """Whether the EvalRun's time to live is over: it is deleted with everything that it owns."""
 
@@ -84,9 +84,9 @@ def _to_apply(observed: Observed, item: Object) -> bool:
     if seen.deleting:
         return False
     if names.QUEUE_LABEL in item["metadata"]["labels"]:
-        # Kueue wrote the tolerations and node labels of its flavors into the object when it admitted it. The groups are
-        # a single value for server-side apply: applying them again removes those labels, and Kueue then ends the
-        # object.
+        # When Kueue admits an object, it writes the tolerations and node labels of its flavors into the object. A
+        # RayCluster's groups are a single value for server-side apply: applying them again removes those labels, and
+        # Kueue then ends the object.
         return False
     if isinstance(seen.detail, Policy) and seen.detail.spec != spec_digest(item["spec"]):
         # Somebody has edited the NetworkPolicy: the sandboxes would be open until the next resync.

@@ -14,7 +14,7 @@ from evalrun_operator.policies.worker_count import WorkerPod, Workers, plan_work
 
 
 def services(context: ReconcileContext) -> list[Object]:
-    """Return the objects of aggregator and judge; of a judge that rests only those that occupy no node."""
+    """Return the objects of the aggregator and the judge. A resting judge has no Deployments and autoscalers."""
     plan, judge = context.plan, context.run.spec.own_judge
     desired = [*ledger_objects(context), *resources.network_policies(plan)]
     if judge is None:
@@ -59,7 +59,7 @@ def ledger_objects(context: ReconcileContext) -> list[Object]:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Owner of a Deployment's replica count."""
+    """A Deployment's replica count, or the autoscaler that sets it."""
 
     replicas: int | None
     """None: an autoscaler sets the number."""
@@ -110,7 +110,7 @@ def _workers(context: ReconcileContext, rollout: Rollout, cluster: str) -> Worke
     detail = None if seen is None else seen.detail
     return plan_workers(
         rollout,
-        # Without a total the ledger still reads its datasets.
+        # A ledger without a total is still reading its datasets.
         ledger.pending if ledger is not None and ledger.total else None,
         Workers(detail.workers, detail.leaving, detail.begun) if isinstance(detail, ObservedCluster) else None,
         [

@@ -23,20 +23,20 @@ FROZEN = {
 
 
 TOKENS = "tokens"
-"""Key in the status of how the run's parts authenticate to each other. It is no setting: runs that began before tokens
-were per hop continue with the single token that their pods hold."""
+"""Key in the status that records how the run's parts authenticate to each other. It is no setting: runs that began
+before tokens were per hop continue with the single token that their pods hold."""
 PER_HOP = "perHop"
 WEIGHTS = "weights"
-"""Key in the status of where a bucket's model is stored. Runs that began before continue without the cache, which their
-image does not know."""
+"""Key in the status that records where a bucket's model is stored. Runs that began before this key existed continue
+without the cache, which their image does not support."""
 ON_CLAIM = "claim"
 TLS = "tls"
-"""Key in the status of what an unset `spec.tls` means. Runs that began when it meant plain text continue with plain
-text: a port that requires TLS would refuse the existing pods, and their images may not support it."""
+"""Key in the status that records what an unset `spec.tls` means. Runs that began when it meant plain text continue with
+plain text: a port that requires TLS would refuse the existing pods, and their images may not support TLS."""
 ISSUED = "issued"
 LOST_NODES = "lostNodes"
-"""Key in the status of whether gateways and sandboxes leave a lost node soon. Pods of runs that began before are not
-recreated for that."""
+"""Key in the status that records whether stateless pods leave a lost node soon. Pods of runs that began before this key
+existed are not recreated for that."""
 LEFT_SOON = "leftSoon"
 
 
@@ -114,7 +114,8 @@ def thaw_settings(settings: OperatorSettings, kept: Mapping[str, str]) -> Operat
 def _drop_removed_fields(placements: object) -> object:
     """Return placements without the affinity fields that only earlier releases allowed.
 
-    A run that began then continues with the rest of its affinity. Refusing to read its settings would stop the run.
+    A run that began under such a release continues with the rest of its affinity. Refusing to read its settings would
+    stop the run.
     """
     if not isinstance(placements, dict):
         return placements

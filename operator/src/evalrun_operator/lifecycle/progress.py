@@ -81,7 +81,7 @@ def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
 
 def _next_look(context: ReconcileContext, generation: GenerationStep, status: EvalRunStatus) -> float:
     if _steps(status) != _steps(context.before):
-        # Some steps are written first and acted on in the next reconciliation.
+        # Some steps are only written into the status now, and the next reconciliation acts on them.
         return 0.0
     wait = context.settings.poll_seconds if context.observed.ledger is not None else IDLE_SECONDS / 4
     if generation.due is not None:

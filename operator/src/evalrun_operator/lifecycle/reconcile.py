@@ -61,7 +61,7 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     authority = observed.judge_authority
     if authority is not None and plan.judge_is_issued:
         plan = replace(plan, judge_authority=authority.fingerprint)
-        # The aggregator may have been deleted, and the Secret with it.
+        # Without an aggregator the Secret may be missing too, so the aggregator gets a new certificate.
         if find_aggregator(plan, observed) is None:
             certificate = certificate_for_run(authority, plan.run.name, now, fresh_token)
             plan = replace(plan, new_judge_certificate=certificate)

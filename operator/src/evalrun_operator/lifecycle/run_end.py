@@ -60,7 +60,7 @@ def find_early_end(context: ReconcileContext) -> End | None:
         return End(Reason.BACKOFF_LIMIT_EXCEEDED, f"The ledger cannot go on: {ledger.message}")
     generated = find_condition(context.before, ConditionType.GENERATED)
     if ledger is None and generated is not None and generated.reason == Reason.STOPPED:
-        # The ledger knows more, and may be restarting.
+        # The ledger knows more, but may be restarting. `may_close` keeps the run open until the ledger replies.
         return End(Reason.STOPPED, "It was stopped.")
     return None
 
@@ -71,14 +71,14 @@ def _find_part_refusal(context: ReconcileContext) -> End | None:
     for _, pod in observed.pods(names.AGGREGATOR):
         if pod.exit_code != ExitCode.BAD_INPUT:
             continue
-        # An image older than the record leaves plain text. Its run ends below, after as many starts as for any bad
-        # input.
+        # An image from before the termination record leaves plain text. Its run ends below, after as many restarts as
+        # for any bad input.
         if pod.last_words is not None and pod.last_words.cause is EndCause.AUDIT_FAILED:
             return End(Reason.AUDIT_FAILED, pod.last_words.text)
         if pod.restarts >= spec.backoff_limit:
             return End(Reason.INVALID_SPEC, f"The aggregator refuses the spec: {pod.trouble}")
     for _, pod in observed.pods(names.RAY):
-        # A worker would fetch the model again and again.
+        # If the run continued, the worker would fetch the model again and again.
         if pod.exit_code == ExitCode.BAD_INPUT and pod.failed == names.CHECKPOINT:
             return End(Reason.INVALID_SPEC, f"The model cannot be fetched: {pod.trouble}")
     return None
@@ -181,7 +181,7 @@ def _release_ended_run(context: ReconcileContext, status: EvalRunStatus) -> Deci
 
 
 def _never_ran(status: EvalRunStatus) -> bool:
-    """Return whether a run ended although its parts never ran: they would only crash again and again."""
+    """Return whether a run ended because its parts could not run. Its aggregator would only crash again and again."""
     succeeded = find_condition(status, ConditionType.SUCCEEDED)
     return succeeded is not None and succeeded.reason in {Reason.CANNOT_START, Reason.INVALID_SPEC}
 

@@ -11,7 +11,7 @@ from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.settings import AutoscalingMode
 
 MEASURED_BY: dict[AutoscalingMode, str] = {"cpu": "metrics.k8s.io", "custom": "external.metrics.k8s.io"}
-"""API group that a HorizontalPodAutoscaler asks, by the operator's mode. KEDA has its own."""
+"""API group from which a HorizontalPodAutoscaler gets its metrics, by the operator's mode. KEDA brings its own."""
 INSTALL: dict[str, str] = {
     "metrics.k8s.io": "Install metrics-server, or set operator.autoscaling to keda.",
     "external.metrics.k8s.io": "Install a metrics adapter that offers evalrun_judge_load, or set operator.autoscaling "

@@ -35,13 +35,13 @@ class ReconcileContext:
 
     @property
     def output_url(self) -> str:
-        """Address of the outputs, as reported by the ledger and valid outside of its pod; empty before."""
+        """Address of the outputs that the ledger reports, valid outside of its pod; empty if none is reported yet."""
         run, ledger = self.plan.run, self.observed.ledger
         return "" if ledger is None else names.claim_url(ledger.output_url, names.ledger_claim(run.name, run.uid))
 
     @property
     def generated(self) -> bool:
-        """Return whether every completion is in the ledger, by its last known reply.
+        """Whether every completion is in the ledger, by its last known reply.
 
         A ledger that reports missing completions wins over earlier knowledge: its volume was lost.
         """
@@ -143,7 +143,7 @@ def parse_queued_run(manifest: Mapping[str, Any]) -> QueuedRun | None:
 
 
 def holds_queue_position(status: EvalRunStatus) -> bool:
-    """Return whether a run with this status counts among the active runs, which a run that cannot start does not."""
+    """Return whether a run with this status counts as active. An ended, suspended or stalled run does not."""
     given_back = (ConditionType.COMPLETE, ConditionType.SUSPENDED, ConditionType.STALLED)
     return status.start_time is not None and not any(holds(status, kind) for kind in given_back)
 

@@ -59,13 +59,13 @@ class Report:
     baseline_url: str | None = None
     """Address of the baseline that the gate names; None if nothing is new."""
     queued: RunText | None = None
-    """The queue that the run waits in."""
+    """Text about the queue that the run waits in; None if the run waits in no queue."""
     stalled: str = ""
-    """Reason why it cannot start."""
+    """Reason why the run cannot start; empty if it can."""
     refused: str = ""
-    """Reason why the spec cannot run."""
+    """Reason why the spec is refused; empty if it is accepted."""
     waiting_for_baseline: str = ""
-    """Reason why the run does not start yet."""
+    """Reason why the run waits for its baseline; empty if it does not wait."""
     scaling: RunText | None = None
     """Whether the judge's autoscalers work; None if it has none."""
     closing: str = ""
@@ -121,7 +121,7 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
 def replace_applied_condition(
     before: EvalRunStatus, status: EvalRunStatus, text: RunText, generation: int | None, now: datetime
 ) -> EvalRunStatus:
-    """Return the status with another condition Applied, if it has conditions at all.
+    """Return the status with its condition Applied replaced. A status without other conditions stays as it is.
 
     Args:
         before: the status that the API server has.
@@ -207,7 +207,8 @@ def _report_applied(before: EvalRunStatus) -> RunText:
 
 
 def _report_accepted(before: EvalRunStatus, report: Report) -> RunText:
-    """Accept the spec. If the spec leaves GPUs idle, say so here, because only the spec can change it."""
+    """Return the text of the condition Accepted, with the ledger's warnings about idle GPUs: only a change of the spec
+    remedies these."""
     if report.ledger is not None and report.ledger.warnings:
         return RunText("True", Reason.SPEC_ACCEPTED, " ".join(f"{warning}." for warning in report.ledger.warnings))
     was = find_condition(before, ConditionType.ACCEPTED)
@@ -283,7 +284,7 @@ def _report_not_judged(ledger: LedgerStatus) -> RunText:
 
 
 def _report_gate(before: EvalRunStatus, report: Report) -> RunText:
-    """Copy the aggregator's decision about the gates; open until the run has ended."""
+    """Return the text of the condition GatePassed: the aggregator's decision, pending until the run has ended."""
     ledger = report.ledger
     if ledger is None or not ledger.ended:
         was = find_condition(before, ConditionType.GATE_PASSED)
@@ -302,7 +303,7 @@ def _report_gate(before: EvalRunStatus, report: Report) -> RunText:
 
 
 def _report_attested(before: EvalRunStatus, report: Report) -> RunText:
-    """Name the key that signed the results; only an ended run has a key."""
+    """Return the text of the condition Attested. It names the key that signed the results of an ended run."""
     ledger = report.ledger
     if ledger is None or not ledger.ended:
         was = find_condition(before, ConditionType.ATTESTED)

@@ -13,10 +13,10 @@ from evalrun_operator.policies.stuck_pods import stuck_pods
 
 
 def suspend(context: ReconcileContext, queued: RunText | None = None) -> Decision:
-    """Free the GPUs, the attempt first, then the cluster, and the judge: only the ledger stays.
+    """Free the GPUs and the judge, and keep only the ledger. The attempt ends before its cluster does.
 
     Args:
-        this: context of the reconciliation.
+        context: context of the reconciliation.
         queued: the queue that the run waits in before it may resume.
     """
     deletions = release(context.observed, context.now, jobs_first=True)
@@ -59,7 +59,7 @@ def resume(context: ReconcileContext) -> Decision:
 
 
 def explain_kueue_hold(context: ReconcileContext) -> RunText | None:
-    """Return the text for a run whose RayCluster or Job Kueue holds back; None if Kueue holds back none."""
+    """Return the text for a run whose RayCluster or Job is held back by Kueue; None if Kueue holds back neither."""
     queue = context.run.spec.queue_name
     for seen in context.observed.find_held():
         name, word = f"{seen.ref.kind} {seen.ref.name}", context.observed.kueue.get(seen.uid, KueueWord(""))

@@ -20,7 +20,7 @@ RunUid = tuple[str, str]
 Known = tuple[RunUid, ObjectKey, Key, str]
 """An object of a run: the run's uid, the object's key, the run to wake, and the object's own uid."""
 OF_SCHEDULE = "EvalSchedule/"
-"""Precedes a schedule's name in such a key: events of kept replicas wake the schedule."""
+"""Prefix of a schedule's name in a `Key`: events of kept replicas wake the schedule instead of a run."""
 
 
 class Children:
@@ -113,7 +113,7 @@ class Manifests:
         self._below = below
 
     def put(self, manifest: dict[str, Any]) -> tuple[str, str, str] | None:
-        """Pass on an object without metadata that no part of the operator reads."""
+        """Pass on an object, stripped of the metadata that no part of the operator reads."""
         fields = manifest.get("spec") or {}
         for name in self._below:
             fields = fields.get(name) or {}

@@ -198,8 +198,7 @@ class KeptReplicas:
     message: str
     """What the run waits for while it is not its turn."""
     auth: str = ""
-    """Whether Ray requires a token, as the setting `ray_auth` has it; empty if an earlier release created the cluster.
-    """
+    """Value of the setting `ray_auth` that the cluster was created with; empty if an earlier release created it."""
     crashed: str = ""
     """The last RayCluster whose head ended during a run's turn."""
 
@@ -249,7 +248,7 @@ class Observed:
         return seen.detail if seen is not None and isinstance(seen.detail, Workload) else None
 
     def find_by_kind(self, *kinds: str) -> list[ObservedObject]:
-        """Return all objects of these kinds by name, including those that are being deleted."""
+        """Return all objects of these kinds by attempt and name, including those that are being deleted."""
         found = (seen for seen in self.objects.values() if seen.ref.kind in kinds)
         return sorted(found, key=lambda seen: (seen.attempt, seen.ref.name))
 

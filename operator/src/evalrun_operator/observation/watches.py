@@ -135,7 +135,8 @@ class Watch:
             errors += 1
 
     def _is_lasting(self, error: httpx2.HTTPError) -> bool:
-        """Record that the kind is not served, or the namespace refused, which only the user can change."""
+        """Record an error that only the user can end, and return whether it is one: the kind is not served, or the
+        namespace refuses."""
         if is_missing(error) and self.kind.optional:
             self._missing_kinds.add(self.kind.kind)
             self._hear()
@@ -168,7 +169,8 @@ class Watch:
         except httpx2.HTTPError as error:
             if not self._field_selector or status_code(error) != BAD_REQUEST:
                 raise
-            # The CRD is older than the operator, or Kubernetes is older than 1.31, which knows such fields of CRDs.
+            # The CRD is older than the operator, or Kubernetes is older than 1.31, the first version that selects by
+            # fields of CRDs.
             self._selectors = labels
             return await self._list_selected()
 

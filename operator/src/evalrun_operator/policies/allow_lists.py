@@ -1,4 +1,4 @@
-"""What EvalRuns and the templates of EvalSchedules may ask for, as lists from the chart. Pure.
+"""Checks EvalRuns and the templates of EvalSchedules against the chart's allow-lists. Pure.
 
 The chart's ValidatingAdmissionPolicy has the same rules in CEL, so that they hold without an operator. This module
 serves clusters whose API server knows no such policies (before Kubernetes 1.30), and releases that may create none
@@ -53,7 +53,7 @@ def describe_refusal(name: str, entries: Sequence[str]) -> str:
 
 
 def refusal_expression(name: str) -> str:
-    """Return the same message as an expression in CEL, for the chart's policy."""
+    """Return the message of a refusal as an expression in CEL, for the chart's policy."""
     entries = f"variables.allowed.{name}"
     listed = f'(size({entries}) == 0 ? "{NONE}" : {entries}.join(", "))'
     return f'"{BEGINNING.format(what=REFUSED[name])}" + {listed} + "{END.format(name=name)}"'

@@ -21,7 +21,8 @@ JOB_KINDS = ("Job", "RayJob")
 LEDGER_PATIENCE = timedelta(seconds=90)
 """Minimum seconds for which a generator waits for its ledger (60), plus the time to see and report its end."""
 STUCK_SECONDS = 60.0
-"""A RayJob's finalizer asks Ray to stop the job. Without KubeRay's operator the RayJob stays, and so would its GPUs."""
+"""Seconds for which a deleted attempt is awaited before its RayCluster is deleted. A RayJob's finalizer asks Ray to
+stop the job: without KubeRay's operator the RayJob stays, and so would its GPUs."""
 
 
 @dataclass(frozen=True)
@@ -170,17 +171,17 @@ def _explain_blameless_end(given: Circumstances, number: int, current: ObservedO
 
 
 def _left_behind(given: Circumstances, attempt: Attempt) -> bool:
-    """Return whether an attempt is on kept replicas on which its run no longer has its turn."""
+    """Return whether an attempt uses kept replicas although the turn of its run is over."""
     return given.kept is not None and attempt.cluster not in ("", given.kept.cluster)
 
 
 def _has_crashed(given: Circumstances, attempt: Attempt) -> bool:
-    """Return whether the head of an attempt's kept replicas ended beside it, which counts as a crash of its own."""
+    """Return whether the head of an attempt's kept replicas ended during the turn: the attempt counts as failed."""
     return _left_behind(given, attempt) and given.kept is not None and attempt.cluster == given.kept.crashed
 
 
 def _ledger_was_away(observed: Observed, attempt: Attempt) -> bool:
-    """Return whether the aggregator is away, or was in the last minute of an attempt, which waits for so long."""
+    """Return whether the aggregator is away, or was within `LEDGER_PATIENCE` before the end of an attempt."""
     if observed.ledger is None or attempt.finished_at is None:
         return observed.ledger is None
     ready = [pod.ready_since for _, pod in observed.pods(names.AGGREGATOR) if pod.ready_since is not None]

@@ -29,7 +29,7 @@ def find_abandoned_pods(observed: Observed, now: datetime) -> list[ObservedObjec
 def stuck_pods(observed: Observed, now: datetime, *components: str) -> str:
     """Describe the pods of some components that hang in Terminating, and the remedy; empty if no pod hangs.
 
-    A StatefulSet creates no other pod of the name before, and their GPUs count as held.
+    Until such a pod is gone, its StatefulSet creates no other pod of that name, and its GPUs count as held.
     """
     found = []
     for seen in observed.find_by_kind("Pod"):

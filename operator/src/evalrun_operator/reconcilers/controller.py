@@ -83,7 +83,7 @@ class Controller(Reconciler):
         """Failed writes, by uid, of the last reconciliation that reported its writes in the run's condition Applied."""
 
     def wake_all(self) -> None:
-        """Queue every run, because no operator or another one has worked on them until now."""
+        """Queue every run, because until now another operator, or none, has worked on the runs."""
         self._observer.forget_tokens()
         super().wake_all()
 
@@ -108,7 +108,7 @@ class Controller(Reconciler):
             place=self._positions.find_for_run(identity.uid),
             write_failures=self._write_failures.get(identity.uid),
         )
-        # The run began with replicas of its own.
+        # A run that has a RayCluster began with replicas of its own, and continues with them.
         if not observed.find_by_kind("RayCluster"):
             observed = replace(observed, kept=self._turns(run, manifest))
         now = self._now()

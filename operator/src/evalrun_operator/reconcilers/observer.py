@@ -188,11 +188,11 @@ class Observer:
         return Baseline("" if found is None else status.get("phase", "Pending"), status.get("outputURL", ""))
 
     async def _read_judge_authority(self, run: EvalRun, identity: RunIdentity, observed: Observed) -> Authority | None:
-        """Return the authority of the chart's judge, if the run has its certificate from there.
+        """Return the authority of the chart's judge, if it issues the run's certificate.
 
         Raises:
             RefusedError: the authority does not exist yet, and the aggregator is to be created.
-            ClusterError: see the module `errors`.
+            ClusterError: see `evalrun_cluster.errors`.
         """
         judge = self._settings.shared_judge
         if judge is None or not is_issued(run.spec.judge_ref, identity.namespace, judge):

@@ -81,7 +81,7 @@ class Reconciler(ABC):
         """Record that the API server has just shown an object."""
 
     def _asks_for_more(self, manifest: Object, known: Object) -> bool:
-        """Return whether an object differs in more than its status, which only we write."""
+        """Return whether an object differs in more than its status, which only the operator writes."""
         fields = ("uid", "generation", "deletionTimestamp")
         return any(manifest["metadata"].get(field) != known["metadata"].get(field) for field in fields)
 
@@ -95,7 +95,7 @@ class Reconciler(ABC):
                 self._forget(key, uid)
             return
         if known is not None and same and not _is_newer(manifest, known):
-            # This is our own write.
+            # This state is known already, usually from our own write.
             return
         # The object was deleted in a gap of the watch.
         if known is not None and not same:
@@ -108,12 +108,12 @@ class Reconciler(ABC):
             self._wake(key, FIRST)
 
     def wake_all(self) -> None:
-        """Queue every object, because no operator or another one has worked on them until now."""
+        """Queue every object, because until now another operator, or none, has worked on the objects."""
         for key, manifest in self._known.items():
             self._wake(key, _urgency(manifest))
 
     async def work(self, key: Key) -> float | None:
-        """Reconcile an object once. Return the seconds after which to do it again."""
+        """Reconcile an object once. Return the seconds until its next reconciliation; None: only when it is woken."""
         manifest = self._known.get(key)
         if manifest is None:
             return None
@@ -132,16 +132,16 @@ class Reconciler(ABC):
                 await self._complain(key, manifest, "Refused", str(error))
             return ReconcileResult(failure=error)
         except Exception as error:
-            # This is an internal error, or an object that cannot be reconciled, e.g. serialised. Its user must see it
-            # where they look, and the queue, which logs it, continues with all others.
+            # This is an internal error, or an object that cannot be reconciled, e.g. because it cannot be serialised.
+            # The object's user must see the error as an event. The queue logs it, and continues with all others.
             text = f"a reconciliation of this object failed unexpectedly: {type(error).__name__}: {error}"
             await self._complain(key, manifest, "PassFailed", text[:500])
             raise
 
     def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
-        """Return the wait after a failed reconciliation.
+        """Return the seconds to wait after a failed reconciliation.
 
-        It grows with each failure in a row, up to the object's next due time.
+        The wait grows with each failure in a row, up to a maximum or the object's next due time.
         """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         first = CONFLICT_SECONDS if isinstance(failure, ConflictError) else FIRST_RETRY_SECONDS
@@ -185,7 +185,7 @@ class Reconciler(ABC):
         await self._record(identity, StatusEvent(warning=True, reason=reason, message=message))
 
     def _forget(self, key: Key, uid: str) -> None:
-        # A later object of that name has replaced it.
+        # A later object of the same name may have replaced this object, and its state is kept.
         replaced = not self._is_known(key, uid)
         if not replaced:
             del self._known[key]
@@ -198,7 +198,7 @@ class Reconciler(ABC):
 
 
 def read_object(model: type[ModelT], manifest: dict[str, Any]) -> ModelT:
-    """Return an object of the API as its model.
+    """Parse an object of the API into its model.
 
     Raises:
         RefusedError: the CRD is of another version than this operator.
@@ -220,7 +220,10 @@ def _make_key(manifest: Object) -> Key:
 
 
 def _is_newer(manifest: Object, known: Object) -> bool:
-    """Compare two states of an object: resource versions are growing integers (Kubernetes 1.35, KEP-5504)."""
+    """Return whether a state of an object is newer than the known state.
+
+    Resource versions are growing integers (Kubernetes 1.35, KEP-5504). Other versions count as newer if they differ.
+    """
     ours, theirs = manifest["metadata"]["resourceVersion"], known["metadata"]["resourceVersion"]
     if ours.isdecimal() and theirs.isdecimal():
         return int(ours) > int(theirs)

@@ -1,4 +1,4 @@
-"""A queue of keys to work on: each at most once at a time, coalesced while it waits, again after a delay.
+"""A queue of keys to work on. No key is worked on twice at once, or queued twice; a key may come again after a delay.
 
 Due keys take turns by group, so that a group with hundreds of keys delays no other group.
 """
@@ -46,10 +46,10 @@ class Turns(Generic[KeyT]):
 
 
 class WorkQueue(Generic[KeyT]):
-    """Wakes keys now or later. `workers` keys are processed at the same time, and no key twice at once.
+    """Works on the keys that are woken. `workers` keys are processed at the same time, and no key twice at once.
 
-    A stopped queue holds no keys: a standby operator would otherwise hold the key of every run there ever was. Whoever
-    starts it wakes every key.
+    A stopped queue holds no keys: a standby operator would otherwise hold the key of every run there ever was. The
+    caller of `start` wakes every key.
 
     Args:
         work: handles a key and returns the seconds after which to do so again; None: only when it is woken. It must not
@@ -90,7 +90,7 @@ class WorkQueue(Generic[KeyT]):
         self._tasks: list[asyncio.Task[None]] = []
 
     def wake(self, key: KeyT, delay: float = 0.0) -> None:
-        """Queue a key for work after at most `delay` seconds; with `FIRST`, before all that wait."""
+        """Queue a key for work after at most `delay` seconds; with `FIRST`, before all other waiting keys."""
         if not self._tasks:
             return
         due = self._clock() + delay
@@ -140,7 +140,7 @@ class WorkQueue(Generic[KeyT]):
                 self.wake(key, delay)
 
     async def _next(self, latest: float) -> KeyT:
-        """Wait for the next key that is due by now, and by `latest`."""
+        """Wait for the next due key, and return it. If `latest` is `FIRST`, only urgent keys count."""
         while True:
             self._ripen()
             for turns in (self._urgent,) if latest == FIRST else (self._urgent, self._ripe):
@@ -167,7 +167,7 @@ class WorkQueue(Generic[KeyT]):
                 continue
 
     def _ripen(self) -> None:
-        """Have the keys that are due by now take turns."""
+        """Move the keys that are due by now from the heap to the turns."""
         now = self._clock()
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)

@@ -111,7 +111,7 @@ def _pod(plan: RunPlan) -> Object:
         plan,
         [main],
         [order_volume(plan), ledger, *tokens.volumes, *volumes],
-        # Datasets are copied there from their store, one after the other.
+        # Datasets are copied to /tmp from their store, one after the other.
         scratch="16Gi",
         terminationGracePeriodSeconds=90,
         **service_account(plan),

@@ -92,8 +92,8 @@ def autoscaler(
 def load_query(plan: RunPlan) -> str:
     """Return the judge's load as a Prometheus expression; the gateways' pods carry the run in their labels.
 
-    Without a running gateway nothing reports that one is needed. Completions that wait for a verdict, as the aggregator
-    reports them, therefore count as a further request.
+    Without a running gateway nothing would report that a gateway is needed. Completions that wait for a verdict, as the
+    aggregator reports them, therefore count as a further request.
     """
     run = f'namespace="{plan.run.namespace}",run="{plan.run.name}"'
     waiting = f'max(evalrun_problems{{{run},state="generated"}} > bool 0)'

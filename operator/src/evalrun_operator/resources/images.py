@@ -8,7 +8,7 @@ from evalrun_operator.resources.plan import RunPlan
 def images(plan: RunPlan) -> dict[str, str]:
     """Return the images of a run by component, for its audit. The images of a foreign judge are unknown.
 
-    They are named as requested: only a digest in place of a tag identifies the content.
+    The images are named as requested: only a digest in place of a tag identifies the content.
     """
     settings, judge, rollout = plan.settings, plan.spec.own_judge, plan.spec.rollout
     generator = settings.generator_image if rollout is None else ray_image(plan, rollout)

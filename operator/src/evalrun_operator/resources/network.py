@@ -15,7 +15,7 @@ from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.settings import OperatorSettings
 
 METADATA = {"0.0.0.0/0": ("169.254.0.0/16",), "::/0": ("fd00:ec2::254/128", "fe80::/10")}
-"""Addresses of metadata services, by the whole of IPv4 and IPv6: the link-local addresses, and EC2's own."""
+"""Addresses of metadata services (link-local, and EC2's own for IPv6), by the range of all IPv4 or IPv6 addresses."""
 ANY_POD: Object = {"namespaceSelector": {}}
 """Added to the addresses, because some enforcers apply addresses only outside of the cluster."""
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -91,7 +91,10 @@ def _ray(plan: RunPlan) -> Object:
 
 
 def outside(settings: OperatorSettings, *parts: Part) -> list[Object]:
-    """Return the rules of parts that reach everything but, unless a rule names it, the metadata service."""
+    """Return the egress rules of parts that reach everything but the metadata service.
+
+    If one of the parts is among the setting `metadata_clients`, the metadata service is reachable too.
+    """
     if set(parts) & set(settings.metadata_clients):
         return [{}]
     blocks = [{"ipBlock": {"cidr": cidr, "except": list(hidden)}} for cidr, hidden in METADATA.items()]

@@ -35,7 +35,7 @@ class RunPlan:
     leaves_lost_nodes: bool = True
     """Whether stateless pods leave a lost node soon; False for a run that began before that feature."""
     judge_authority: str = ""
-    """Fingerprint of the authority of the chart's judge; empty if the run has another judge, or it is unknown."""
+    """Fingerprint of the authority of the chart's judge; empty if the run has another judge, or if it is unknown."""
     new_judge_certificate: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Files for the Secret with the run's certificate for that judge, if the Secret is to be created."""
     of_schedule: bool = False
@@ -78,7 +78,7 @@ class RunPlan:
         return self.hop_tokens and (wanted == "Issued" or self.spec.tls_secret_refs is not None)
 
     def find_certificate(self, component: str) -> tuple[str, dict[str, str]]:
-        """Return the Secret with a part's certificate, and by its keys the files that they become."""
+        """Return the Secret with a part's certificate, and the name of the file that each of its keys becomes."""
         given = self.spec.tls_secret_refs
         if given is not None:
             secrets = {

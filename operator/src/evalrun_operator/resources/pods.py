@@ -23,7 +23,7 @@ COMPONENTS: Mapping[Part, str] = {
     "sandbox": names.SANDBOX, "gateway": names.JUDGE, "aggregator": names.AGGREGATOR, "generator": names.GENERATOR,
     "rayHead": names.RAY, "rayWorkers": names.RAY,
 }  # fmt: skip
-"""Component that labels of a part's pods name."""
+"""Component that the labels of a part's pods name."""
 RAY_NODE: Mapping[Part, dict[str, str]] = {
     "rayHead": {"ray.io/node-type": "head"}, "rayWorkers": {"ray.io/node-type": "worker"},
 }  # fmt: skip
@@ -31,7 +31,8 @@ RAY_NODE: Mapping[Part, dict[str, str]] = {
 UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
 """Components whose pods must not be moved: that would lose minutes of GPU work or delay the whole run."""
 LOST_NODE_SECONDS = 60
-"""Kubernetes' own default is five minutes, for which a run would wait for verdicts."""
+"""Seconds after which gateways and sandboxes leave a lost node. Kubernetes' default is five minutes, during which a run
+would wait for verdicts."""
 LOST_GENERATOR_SECONDS = 25
 """Seconds for generators and Ray's pods. Their grace period of 30 s follows, during which a lost node does not confirm
 their end, and only then another pod may replace them."""
@@ -70,7 +71,7 @@ def pod_template(
     metrics: bool = True,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """Return the pod template of a part, placed as the chart and, with precedence field by field, the spec request."""
+    """Return the pod template of a part, placed as the chart requests. Fields that the spec sets take precedence."""
     settings, component = plan.settings, COMPONENTS[part]
     chart, *own = plan.placements(part)
     notes = {names.TOKEN_DIGEST_ANNOTATION: plan.token_digest, **(annotations or {})}
@@ -199,9 +200,9 @@ def held_tokens(
     component: str,
     tls: Sequence[str] = (),
 ) -> HeldTokens:
-    """Return the volumes that give a part its tokens and certificate as files.
+    """Return the variables, mounts and volumes that give a part its tokens and certificate as files.
 
-    The kubelet updates the files with the Secret.
+    The kubelet updates the files with the Secret. A run with a single token for all parts gets it as variables instead.
 
     Args:
         plan: plan of the run.
@@ -291,7 +292,7 @@ def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tu
 
     The volume is read-only too, not only the mount: for a writable volume the kubelet changes every file's group to the
     pod's fsGroup (1.36: csi_mounter.go and local.go skip read-only volumes). Ray's group differs from the aggregator's,
-    so each start of one would change what the other had changed.
+    so each start of either pod would undo the change of the other.
     """
     target = None if writable is None else names.parse_claim(writable)
     claims = {claim for url in urls if url is not None and (claim := names.parse_claim(url)) is not None}

@@ -86,7 +86,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
 
 
 def kept_ray_cluster(plan: RunPlan, rollout: Rollout, number: int, claims: Sequence[str]) -> Object:
-    """Return the RayCluster that a schedule keeps: that of a run, without what belongs to a run.
+    """Return the RayCluster that a schedule keeps: like a run's, but without anything that belongs to a single run.
 
     Its pods hold neither tokens nor a run configuration. The generators come in their own pods and join the cluster.
 
@@ -200,7 +200,7 @@ def _run_claims(plan: RunPlan) -> list[str | None]:
 
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
-    # KubeRay replaces the pod. A restarted container would know nothing of the cluster.
+    # KubeRay replaces a worker's pod that ended. A restarted container would know nothing of the cluster.
     fields: Object = {"restartPolicy": "Never"}
     model, directory, adapter_folder = plan.spec.model, choose_model_directory(plan), choose_adapter_directory(plan)
     fetched = [] if directory is None else [model.path, directory]
@@ -221,7 +221,7 @@ def gpu_resource(plan: RunPlan, rollout: Rollout) -> str:
 def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
     """Return a worker's requests and limits.
 
-    Those of memory are equal, because a worker that loads the model must not be evicted.
+    Memory has equal requests and limits, because a worker that loads the model must not be evicted.
 
 
     Requests beyond the usual limits raise the limits: Kubernetes refuses a pod that requests more than its limit.

@@ -131,7 +131,7 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
         "sandbox-fusion",
         sandbox_image(plan, judge),
         resources=_resources(plan, judge, count_slots(plan, judge)),
-        # SETUID and SETGID, which pod security "baseline" allows: the harness leaves root by them before any program
+        # By SETUID and SETGID, which pod security "baseline" allows, the harness leaves root before it runs programs.
         securityContext={
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"], "add": ["SETGID", "SETUID"]},

@@ -237,7 +237,7 @@ class ScheduleController(Reconciler):
                 await self._cluster.delete(seen.ref.kind, seen.ref.name, key[0], seen.uid)
 
     async def _fetch_listing_job(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
-        """Return a listing Job; None if it is gone, or waits with an image that the operator no longer uses."""
+        """Return a listing Job; None if it is gone. Delete a Job that waits with an image no longer in use."""
         job = await self._job(schedule, name)
         if job is None or job.state != "Running" or not job.message or job.image == self._settings.aggregator_image:
             return job
@@ -325,7 +325,7 @@ class ScheduleController(Reconciler):
 
         Raises:
             NameTakenError: somebody else has created a different run of that name, whatever its owner reference says.
-            ClusterError: see the module `errors`.
+            ClusterError: see `evalrun_cluster.errors`.
         """
         there = await self._cluster.create_or_find(manifest)
         if not is_same_run(manifest, there):

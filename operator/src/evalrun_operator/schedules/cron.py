@@ -38,7 +38,7 @@ class Cron:
     zone: ZoneInfo
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Return the first start after a moment, in UTC, or None within 50 years."""
+        """Return the first start after a moment, in UTC; None if there is none within 50 years."""
         try:
             return next(CronSim(self.expression, moment.astimezone(self.zone))).astimezone(UTC)
         except StopIteration:

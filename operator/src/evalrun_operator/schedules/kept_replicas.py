@@ -167,7 +167,7 @@ def _request_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaSte
 def _follow_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
     # The RayCluster was created by a reconciliation that was cut off.
     if state.cluster_uid is None:
-        # It is found instead of created, and recorded as it is.
+        # The next write finds the RayCluster instead of creating it, and records its state.
         if given.wanted is not None and not given.refusal:
             text = f"RayCluster {state.cluster} is made"
             starting = ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text)

@@ -44,8 +44,8 @@ class KeptTurns:
         try:
             schedule = EvalSchedule.from_wire(dict(manifest))
         except ValidationError:
-            # The schedule belongs to another release, which its own reconciliation reports. The known state keeps the
-            # holder's generator.
+            # The schedule was written by another release, which its own reconciliation reports. The last known state
+            # stays, so that the holder keeps its generator.
             return
         state = (None if schedule.status is None else schedule.status.replicas) or KeptStatus()
         self._known[key] = _Known(schedule.metadata.uid or "", kept_rollout(schedule), state)

@@ -26,7 +26,7 @@ from evalrun_operator.schedules.runs import ScheduledRun
 MAX_ACTIVE = 64
 MAX_USAGE = 64
 DELETED_RUNS = "deleted runs of "
-"""Precedes a day in place of a run's name: the sum of the GPU hours of the day's deleted runs."""
+"""Prefix of a day, in place of a run's name, in the entry with the GPU hours of all deleted runs of that day."""
 
 
 def remember_checkpoints(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> Evaluated:
@@ -223,7 +223,7 @@ def _latest_result(before: LatestResult | None, runs: Iterable[ScheduledRun], *,
 def _gpu_hours(status: EvalScheduleStatus, run: ScheduledRun, now: datetime) -> tuple[Decimal, bool] | None:
     """Return the GPU hours of a run, and whether they are final; None if they are unknown.
 
-    A run on kept replicas held no GPUs itself while it waited for its turn: it has its share of their cost.
+    A run on kept replicas held no GPUs itself while it waited for its turn: it pays its share of the replicas' cost.
     """
     if run.started is None:
         return None

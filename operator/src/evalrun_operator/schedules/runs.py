@@ -39,7 +39,7 @@ class ScheduledRun:
     generated: bool = False
     """Whether every completion is in the run's ledger."""
     suspended: bool = False
-    """Whether the run was asked to hold no GPU."""
+    """Whether the run is suspended, so that it holds no GPU."""
     waits_for_replicas: bool = False
     """Whether the run would generate now, on replicas that its schedule keeps."""
     ends_early: bool = False

@@ -192,7 +192,7 @@ class GateWatch:
         return found
 
     def _count_needed_problems(self) -> dict[str, int]:
-        """Return how many problems each dataset's results count, for datasets of which the gates need no more."""
+        """Return the number of problems whose results count, for each dataset of which the gates need no more."""
         found = {}
         for number, dataset in enumerate(self._problems.items.datasets):
             about = [(place, gate) for place, gate in enumerate(self._spec.gates) if dataset.name in gate.dataset_names]
@@ -218,7 +218,7 @@ class GateWatch:
         )
 
     def _position_after(self, place: int, number: int) -> int:
-        """Return the number of problems, in drawing order, that include those which decided a gate."""
+        """Return the number of problems, in drawing order, up to the last problem that decided a gate."""
         after = self.decided[place].decided_after or 0
         ids = self._problems.items.datasets[number].problem_ids
         watched = next((each for each in self._gates if each.place == place), None)
@@ -254,9 +254,9 @@ def load_watched_gates(order: RunConfig) -> list[WatchedGate]:
 
 
 def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) -> dict[int, int]:
-    """Return how many problems the results count in each dataset whose rest was cancelled, by the dataset's number."""
+    """Return the number of problems whose results count, by the number of each dataset whose rest was cancelled."""
     if not any(gate.may_stop for gate in spec.gates):
-        # Somebody has asked for all results since.
+        # The spec no longer lets a gate stop the run, so all results are wanted.
         return {}
     numbers = {each.name: number for number, each in enumerate(items.datasets)}
     return {

@@ -111,7 +111,7 @@ class RunDriver:
         self._tasks.append(task)
 
     async def _fail_with(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Run a part. An error of a named class fails the run."""
+        """Run a part. A refusal by a judge, or a failure of the ledger or of the outputs, fails the run."""
         try:
             await part()
         except (JudgeRefusedError, LedgerError, OutputError) as error:

@@ -32,7 +32,7 @@ class RunState:
         name: the run's name.
         opened: contents of the ledger at the start.
         events: the metrics.
-        clocks: where time comes from.
+        clocks: the sources of time.
     """
 
     def __init__(self, name: str, opened: OpenedRun, events: Events, clocks: Clocks) -> None:

@@ -20,7 +20,8 @@ from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_registry.limits import MAX_LOG_PROBS
 
 RETRY_MILLISECONDS = 500
-"""Wait before asking again while others hold the rest: an expired lease or a lost worker shows within this time."""
+"""Wait before asking again while other workers hold the remaining items: an expired lease or a lost worker shows within
+this time."""
 VERDICT_RETRY_MILLISECONDS = 50
 """The same while a verdict may open a turn: a replica may be idle until the turn is requested."""
 

@@ -80,7 +80,7 @@ class Telemetry(Collector):
         self._registry.register(self)
 
     def restore(self, dataset: str, tally: CompletionTally) -> None:
-        """Count what the ledger already contains."""
+        """Count the completions that the ledger already contains."""
         self._completions[dataset, finish_label(tally.finish_reason)] += tally.count
         self._tokens += tally.output_tokens
 
@@ -99,7 +99,7 @@ class Telemetry(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the current value of every series."""
+        """Yield the current values of every metric."""
         datasets = self._item_states.datasets if self._item_states is not None else []
         yield self._problems(datasets)
         yield self._make_accepted_metric(datasets)

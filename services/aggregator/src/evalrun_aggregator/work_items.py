@@ -16,7 +16,7 @@ class WorkItems:
     Args:
         problems: the problems of the run.
         ledger: has the earlier turns of a sample.
-        budget: cuts a completion to what its problem may still spend; None: there is no budget.
+        budget: limits a completion to the tokens that its problem may still spend; None: there is no budget.
         traces: traces of the items.
     """
 

@@ -62,26 +62,27 @@ def judge(
     Args:
         problems: files of problems, or their rows: dicts or a data frame of pandas, Polars, Arrow or `datasets`.
         responses: files of answers, or their rows. Rows are written beside the results first, to `<output>.rows/`.
-        output: the directory of the results; None: outputs/<name>_<time>.
-        name: of the run, in report and comparisons.
-        model: what made the answers; None: not said.
-        comparator: what decides for stdin/stdout tests, one of `evalrun_registry.comparators.COMPUTED`; None:
-            `standard`, or the problem's own.
-        time_limit: CPU seconds a test, where the problem sets none.
+        output: directory of the results; None: outputs/<name>_<time>.
+        name: name of the run in the report and in comparisons.
+        model: model that made the answers; None: not stated.
+        comparator: comparator of stdin/stdout tests, one of `evalrun_registry.comparators.COMPUTED`; None: the
+            problem's own, or `standard`.
+        time_limit: CPU seconds per test, for problems without a limit.
         grader: a Python file with compute_score, which scores the answers instead of tests, or builtin:verl.
-        samples: answers that each problem should have, a missing one is not judged; None: the most that a problem of
-            its dataset has; "AsGiven": as many as the files hold, and no gate takes the run.
-        k: of pass@k; empty: 1, 10 and 100, as far as the answers per problem reach.
-        resume: go on in a directory that holds a part of this very judgement.
+        samples: number of answers that each problem should have; a missing answer counts as not judged. None: as many
+            as the problem with the most answers in its dataset has. "AsGiven": as many as the files hold; such a run
+            decides no gate.
+        k: values of k in pass@k; empty: 1, 10 and 100, as far as the answers per problem reach.
+        resume: continue in a directory that holds a part of the same judgement.
         packages: directories of Python packages that answers and tests may import.
-        slots: programs judged at once; None: one a CPU.
-        allow_uncontained: judge even where programs cannot be contained. Trusted code only.
-        progress: print how the run stands.
+        slots: number of programs judged at once; None: one per CPU.
+        allow_uncontained: judge even if programs cannot be contained. For trusted code only.
+        progress: print the progress of the run.
 
     Raises:
         BadInputError: a file or an argument cannot be used; the message says what to write instead.
-        RunFailedError: it ended without results.
-        KeyboardInterrupt: it was stopped.
+        RunFailedError: the run ended without results.
+        KeyboardInterrupt: the run was stopped.
     """
     if output is None and resume:
         raise BadInputError("resume: names no directory: pass the output of the judgement to go on with")
@@ -133,25 +134,25 @@ def run(
     """Evaluate a model behind an existing endpoint, or on this machine's GPUs, like `evalrun run`.
 
     Args:
-        file: an EvalRun. None: `endpoint`, `model` and `dataset` say what is evaluated.
+        file: file of an EvalRun. None: `endpoint`, `gpus`, `model` and `dataset` define the evaluation.
         endpoint: servers with the OpenAI API, or `builtin:demo`.
-        model: its id at the server's /v1/models; with `gpus` a directory or an id of the hub.
+        model: id of the model in the server's /v1/models; with `gpus` a directory, or an id of the Hugging Face hub.
         dataset: files of problems, or `humaneval`, `mbpp`, `demo`.
-        samples: answers a problem.
-        temperature: of the sampling; None: 0 for an answer, 0.8 for several.
-        output: the directory of the results; None: outputs/<run>_<time>.
-        resume: the directory of a run of this file to go on with.
+        samples: samples per problem.
+        temperature: sampling temperature; None: 0 for one sample, 0.8 for several.
+        output: directory of the results; None: outputs/<run>_<time>.
+        resume: directory of an earlier run of this file, which is continued.
         packages: directories of Python packages that answers and tests may import.
-        slots: programs judged at once; None: one a CPU.
-        allow_uncontained: judge even where programs cannot be contained. Trusted code only.
-        gpus: GPUs for replicas of the run's own, as --gpus has them: `all`, or `0,1`.
-        replicas: how many of them; None: as the file has it.
-        progress: print how the run stands.
+        slots: number of programs judged at once; None: one per CPU.
+        allow_uncontained: judge even if programs cannot be contained. For trusted code only.
+        gpus: this machine's GPUs for the run's replicas, as in --gpus: `all`, or `0,1`.
+        replicas: number of replicas; None: as many as the file names.
+        progress: print the progress of the run.
 
     Raises:
         BadInputError: a file or an argument cannot be used; the message says what to write instead.
-        RunFailedError: it ended without results.
-        KeyboardInterrupt: it was stopped.
+        RunFailedError: the run ended without results.
+        KeyboardInterrupt: the run was stopped.
     """
     endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint)
     options = _options(slots, allow_uncontained, packages)
@@ -199,7 +200,7 @@ def gate(run: PathLike | RunResult, policy: PathLike | Iterable[Mapping[str, Any
     """Decide whether a run may replace its baseline, like `evalrun gate`.
 
     Args:
-        run: results, or the directory or URL of outputs.
+        run: results of the run, or the directory or URL of its outputs.
         policy: a policy file, or its gates as dicts, e.g. `[{"baseline": first, "dataset": "mbpp", "metric":
             "accepted_at_1", "maxRegression": "0.05"}]`. A baseline may be a `RunResult`.
 
@@ -246,14 +247,15 @@ def compare(
 
     Args:
         first: A, the baseline: its results, or the directory or URL of its outputs.
-        second: of B.
-        more: of further runs. With any, or `pool_seeds`, the answer is a `SeveralRuns`: figures of each, and each
-            pair's difference of pass@1 with its p-value by Holm's correction.
-        all_pairs: compare every pair, not only A with each other one.
-        pool_seeds: take runs together that differ by their seed alone.
+        second: B, the candidate, in the same forms.
+        more: further runs. With these, or with `pool_seeds`, the result is a `SeveralRuns`: the metrics of each run,
+            and each pair's difference of pass@1 with its p-value by Holm's correction.
+        all_pairs: compare every pair of runs, not only A with each other run.
+        pool_seeds: pool the runs that differ only in their seed.
 
     Raises:
-        BadInputError: no finished run there, one is named twice, or the runs share no dataset.
+        BadInputError: a place holds no finished run, or the runs share no dataset; for a `SeveralRuns` also: a run is
+            named twice, or all runs have the same configuration.
     """
     places = [_place(each) for each in (first, second, *more)]
     if not more and not pool_seeds:
@@ -268,7 +270,7 @@ def _place(run: PathLike | RunResult) -> str:
 
 
 def _run_work(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> RunResult:
-    # Plain lines: a live display would draw from another thread, and into a notebook's own widgets.
+    # Plain lines are printed, because a live display would draw from another thread and into a notebook's widgets.
     console = Terminal(quiet=not progress, force_terminal=False, force_jupyter=False)
     outcome = _to_its_end(work, RunSession(console=console, progress=console))
     if outcome.code is ExitCode.STOPPED:
@@ -285,7 +287,7 @@ def _to_its_end(work: Callable[[RunSession], RunOutcome], session: RunSession) -
     except RuntimeError:
         return work(session)
     with ThreadPoolExecutor(1, thread_name_prefix="evalrun") as thread:
-        # In the caller's context, by which Jupyter knows the cell that printed progress belongs to.
+        # The work runs in the caller's context, by which Jupyter knows the cell that printed progress belongs to.
         ending = thread.submit(contextvars.copy_context().run, work, session)
         try:
             return ending.result()

@@ -148,7 +148,7 @@ class RunResult:
         """Return the verdicts of the answers that were judged and not accepted.
 
         Args:
-            dataset: its answers only. None: those of all datasets.
+            dataset: name of the only dataset whose answers are returned; None: all datasets.
         """
         return [
             verdict

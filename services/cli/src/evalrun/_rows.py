@@ -15,7 +15,7 @@ Rows: TypeAlias = "PathLike | Sequence[PathLike] | Iterable[Mapping[str, Any]] |
 """Files, or rows: dicts, or a data frame of pandas, Polars, Arrow or `datasets`."""
 
 _CONVERSIONS = (("to_dicts", ()), ("to_pylist", ()), ("to_list", ()), ("to_dict", ("records",)))
-"""How Polars, pyarrow, `datasets` and pandas give their rows as dicts."""
+"""Methods that return the rows as dicts, with their arguments: of Polars, pyarrow, `datasets` and pandas."""
 
 
 def resolve_files(given: Rows, argument: str, directory: Path) -> list[str]:

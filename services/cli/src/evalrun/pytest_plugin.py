@@ -1,4 +1,4 @@
-"""Gates as tests of pytest. The conftest.py of the root directory says `pytest_plugins = ["evalrun.pytest_plugin"]`."""
+"""Gates as tests of pytest. The root directory's conftest.py contains `pytest_plugins = ["evalrun.pytest_plugin"]`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -13,10 +13,10 @@ Policy = str | Path | Iterable[Mapping[str, Any]]
 
 @pytest.fixture
 def evalrun_gate() -> Callable[[str | Path | RunResult, Policy], GateDecisions]:
-    """Give a function that takes a run and a policy as `evalrun.gate` does, and fails the test unless all gates pass.
+    """Return a function that takes a run and a policy as `evalrun.gate` does, and fails the test unless all gates pass.
 
-    A gate that is inconclusive has not passed. What cannot be used, a run that is not there or a mistake in the policy,
-    raises `evalrun.BadInputError`: the test ends in an error, not in a decision.
+    An inconclusive gate has not passed. A missing run or a mistake in the policy raises `evalrun.BadInputError`, so
+    that the test fails with that error instead of a decision.
     """
 
     def check(run: str | Path | RunResult, policy: Policy) -> GateDecisions:

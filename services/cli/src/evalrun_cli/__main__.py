@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command. Exit with its exit code, or with a line that says what was wrong.
 
     Args:
-        arguments: of the command; None: the process's own.
+        arguments: arguments of the command; None: the process's own.
     """
     standard_streams.prepare()
     handler = logging.StreamHandler()

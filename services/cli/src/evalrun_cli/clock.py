@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 Clock = Callable[[], float]
-"""Seconds since the command began. The run's own time stands in its outputs: it may have been resumed."""
+"""Seconds since the command began. The outputs contain the time of the run, which differs if the run was resumed."""
 
 
 def stopwatch(now: Callable[[], float] = time.monotonic) -> Clock:

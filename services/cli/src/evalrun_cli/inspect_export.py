@@ -42,7 +42,7 @@ def export_inspect(place: str, output: Path, dataset: str | None, *, with_tests:
     Args:
         place: directory of a run, or URL of its outputs.
         output: a file, or a directory for a file per dataset.
-        dataset: the only one that is written.
+        dataset: name of the only dataset to write; None: all.
         with_tests: whether the texts of failed tests and the references of graders go into the logs.
 
     Raises:
@@ -117,7 +117,7 @@ def _describe_runs(place: str) -> list[LoggedRun]:
 
 
 def _describe_running(directory: Path) -> list[LoggedRun]:
-    """Describe a run that has not ended: nothing about its metrics."""
+    """Describe a run that has not ended, without metrics."""
     order = order_in(directory)
     is_live = is_in_use(Workspace(directory).ledger)
     created = order.created.astimezone(UTC).isoformat()
@@ -164,7 +164,7 @@ def _read_datasets(place: str) -> Mapping[str, RunDataset]:
 
 
 class _Problems:
-    """What a dataset contains about its problems."""
+    """Facts that a dataset contains about its problems."""
 
     def __init__(self, dataset: RunDataset | None, *, with_tests: bool) -> None:
         self._dataset = dataset

@@ -1,4 +1,4 @@
-"""The audit's stage for meaning, of the flags of `evalrun data audit`."""
+"""Builds the options of the audit's comparison of meanings from the flags of `evalrun data audit`."""
 
 import os
 from dataclasses import replace
@@ -22,11 +22,11 @@ def make_meaning_options(
     judge_min_cosine: float | None,
     max_judged_pairs: int | None,
 ) -> MeaningOptions | None:
-    """Return the stage as the flags ask for it, or None. Asks the judge a first question.
+    """Return the options of the comparison of meanings; None: not wanted. A pair judge is asked a first question.
 
     Raises:
-        UsageError: flags that do not go together.
-        BadInputError: the judge cannot be asked.
+        UsageError: a flag lacks another flag that it needs.
+        BadInputError: the pair judge cannot be used.
     """
     of_judge = {
         "--pair-judge-model": pair_judge_model,

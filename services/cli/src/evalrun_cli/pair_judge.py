@@ -73,7 +73,7 @@ class EndpointPairJudge:
         return self._first_seconds / CONCURRENT_QUESTIONS
 
     def try_question(self) -> None:
-        """Send a first question and time it. Raises BadInputError if the endpoint does not reply."""
+        """Send a first question and time it. Raises BadInputError if the endpoint gives no usable reply."""
         begin = self._clock()
         answered = asyncio.run(self._ask_all([FIRST_QUESTION], _report_nothing))
         self._first_seconds = self._clock() - begin
@@ -88,7 +88,7 @@ class EndpointPairJudge:
             )
 
     def judge(self, questions: Sequence[Question], report: Callable[[int], None]) -> JudgedPairs:
-        """Ask every question, a few at a time. An endpoint that fails is part of the result, no exception."""
+        """Ask every question, a few at a time. The failure of an endpoint is returned with the result, not raised."""
         return asyncio.run(self._ask_all(questions, report))
 
     async def _ask_all(self, questions: Sequence[Question], report: Callable[[int], None]) -> JudgedPairs:

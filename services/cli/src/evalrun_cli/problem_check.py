@@ -1,4 +1,4 @@
-"""`evalrun data check`: lists the mistakes of files of problems, and writes near misses as records."""
+"""`evalrun data check`: lists the mistakes of files of problems, and writes the problems as records."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def check_files(
         renamed: columns in the form of `--map`.
         output: gets the problems as records, if there is no mistake.
         references: a file with correct programs as responses; None: those that the files publish.
-        options: how programs are judged on this machine; None: none is run.
+        options: how programs are judged on this machine; None: no program is run.
 
     Raises:
         BadInputError: a flag cannot be used, or programs cannot be run here.
@@ -114,7 +114,7 @@ def _judge_answers(
     problems: Sequence[Problem], answers: Sequence[object], options: LocalOptions
 ) -> list[dict[str, Any]]:
     """Judge the completions in a temporary run, and return the rows of its results."""
-    # Here, since it imports the services' clients.
+    # The import is made here, because it loads the services' clients.
     from evalrun_cli.local.run_session import RunSession
     from evalrun_cli.local.runs import judge_files
     from evalrun_cli.terminal import open_console

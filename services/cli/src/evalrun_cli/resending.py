@@ -15,7 +15,7 @@ from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 SECONDS = 300.0
-"""That sending may take."""
+"""Maximum time of sending an export."""
 
 
 def publish_to_wandb(place: str, project: str | None, entity: str | None, *, sends: bool) -> ExitCode:

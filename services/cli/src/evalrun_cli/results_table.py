@@ -55,7 +55,7 @@ def _table(title: str | None = None) -> Table:
 
 
 def _add_names(table: Table, summary: Mapping[str, Any]) -> None:
-    """Add the column of dataset names, cut if the other columns would get less than half of 80 characters."""
+    """Add the column of dataset names. If space is short, names longer than `MAX_NAME_WIDTH` are folded."""
     longest = max((len(name) for name in summary["datasets"]), default=0)
     table.add_column("dataset", min_width=min(longest, MAX_NAME_WIDTH), overflow="fold")
 
@@ -133,7 +133,7 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
 
 
 def _count_scored_problems(dataset: Mapping[str, Any]) -> int:
-    """Return of how many problems the headline is."""
+    """Return the number of problems that the headline metric covers."""
     return int(dataset["metrics"].get(HEADLINE.name, {}).get("n", dataset["counts"]["problems"]))
 
 

@@ -8,7 +8,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def outlooks(spec: EvalRunSpec) -> Iterator[str]:
-    """Yield what the gates of a run need to decide, if the file contains the number of problems."""
+    """Yield lines about the problems that the gates of a run need to decide, if the file contains their number."""
     from evalrun_results.comparisons.power import ASSUMED_FLIPS, gate_outlook
     from evalrun_results.sequential.expected_size import problems_needed
 
@@ -31,12 +31,12 @@ def outlooks(spec: EvalRunSpec) -> Iterator[str]:
 
 
 def check_baseline(gate: Gate, file: Path) -> None:
-    """Refuse, before anything is generated, a baseline that the gate could not be decided by.
+    """Refuse a baseline that cannot decide its gate, before anything is generated.
 
     Raises:
-        BadInputError: no finished run there, or it lacks the gate's dataset.
+        BadInputError: there is no finished run, its own gate stopped it early, or it lacks the gate's dataset.
     """
-    # pyarrow and fsspec: most runs have no gate and start without them
+    # The imports load pyarrow and fsspec. Most runs have no gate, and start without them.
     from evalrun_results.comparisons.run_gate import baseline_place
     from evalrun_results.stored_run import StoredRun
 

@@ -19,7 +19,8 @@ class _Writer(io.FileIO):
     """Writes to nothing once the reader of the pipe has gone, as in `evalrun run ... | head`."""
 
     def write(self, data: "ReadableBuffer") -> int:
-        """Write. Raises OutputLostError, once."""
+        """Write the data. After a failure /dev/null replaces the stream; unless only the reader of a pipe has gone, the
+        failure is raised once, as OutputLostError."""
         try:
             return super().write(data)
         except OSError as error:

@@ -14,7 +14,7 @@ from rich.text import Text
 from evalrun_cli.printable_text import printable, printable_lines
 
 NAME_WIDTH: Final = 8
-"""Minimum number of columns of a name; it is folded there."""
+"""Minimum width of the column of names, in which longer names are folded."""
 WIDEST: Final = 10_000
 
 
@@ -35,7 +35,7 @@ def open_console(
     Args:
         stderr: write to stderr.
         quiet: write nothing.
-        width: columns where neither a terminal nor COLUMNS says; None: rich's own.
+        width: number of columns if neither a terminal nor COLUMNS sets it; None: rich's default.
         environment: with NO_COLOR nothing is styled, bold text included.
     """
     console = Terminal(
@@ -70,7 +70,8 @@ def whole_table(names: str, headings: Sequence[str], rows: Sequence[Sequence[str
 
 
 def print_whole(console: Console, table: Table) -> None:
-    """Print a table at its least width, however narrow the terminal is: that breaks its lines, where rich cuts them."""
+    """Print a table at its minimum width or wider, even on a narrower terminal: that breaks the lines, while rich would
+    cut the cells."""
     least = console.measure(table, options=console.options.update(width=WIDEST)).minimum
     console.width = max(console.width, least)
     console.print(table)

@@ -1,4 +1,4 @@
-"""`evalrun export`: reads a run with the problems that it was asked, and writes rows for training."""
+"""`evalrun export`: reads a run with its problems, and writes rows for training."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ def _iter_answered_problems(run: Path, *, is_training: bool) -> Iterator[tuple[l
     """Yield each problem that has completions: its chat, the problem, and its completions.
 
     Raises:
-        BadInputError: answers to evaluation data are asked for training.
+        BadInputError: completions of evaluation data are requested for training, or the run cannot be read.
     """
     check_answers_kept(str(run))
     order = order_in(run.resolve())

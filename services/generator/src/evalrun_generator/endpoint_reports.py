@@ -76,7 +76,7 @@ async def report_until_cancelled(
 
 
 def make_unexpected_end_error(reporting: "asyncio.Task[None]") -> GenerationStoppedError:
-    """Return the error that ends the process: without reports every endpoint would count as down."""
+    """Return the error that ends the process, because without reports every endpoint would count as down."""
     error = None if reporting.cancelled() else reporting.exception()
     logger.error("the reports to the ledger ended unexpectedly", exc_info=error)
     return GenerationStoppedError(

@@ -34,7 +34,7 @@ STILL_NEEDED_SECONDS = 5.0
 gates may have decided without them, and long completions would hold the GPUs for minutes."""
 
 LIMITED_ASK_SECONDS = 0.5
-"""The same while a limit holds for the requests in flight: the end of a pause shows within this time."""
+"""The same interval while the ledger limits the requests in flight, so that the end of a pause is seen in time."""
 
 FAILURES_LOGGED = 20
 

@@ -1,6 +1,6 @@
-"""Finds Python code in a text that does not compile as a whole: prose around it, a cut end, marks that are no fences.
+"""Finds Python code in a text that does not compile whole, because of prose, a cut end or marks that are no fences.
 
-Pure. It looks at lines only, and compiles nothing (see `extraction`).
+Pure. The module looks at lines only, and compiles nothing (see `extraction`).
 """
 
 import re
@@ -22,7 +22,10 @@ WHOLE_STRINGS = re.compile(r"#[^\n]*|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.
 
 
 def defines(code: str, name: str) -> bool:
-    """Return whether a text defines a name at its top level or in branches of it, as far as its lines show."""
+    """Return whether a text defines a name at its top level or within statements of `BRANCHES` there.
+
+    Only the form of the lines is examined.
+    """
     own = re.escape(name)
     pattern = rf"^(?:(?:async[ \t]+)?def[ \t]+{own}[ \t]*[(\[]|class[ \t]+{own}\b|{own}[ \t]*(?::[^=\n]*)?=(?!=))"
     if re.search(pattern, code, re.MULTILINE) is not None:

@@ -25,7 +25,7 @@ def find_disagreeing_comparators(
 ) -> tuple[str, ...]:
     """Name the comparators that would have decided otherwise than `comparator`, which decided `passed`.
 
-    The others use the same options if they have options; `tokens` has a tolerance only if it is given.
+    All comparators get the options of `comparator`: `tokens` has a tolerance only if `comparator` sets one.
     """
     if expected == stdout:
         return () if passed else tuple(_FUNCTIONS)
@@ -38,7 +38,7 @@ def find_disagreeing_comparators(
 
 
 def rests_on(expected: bytes, stdout: bytes, comparator: Comparator) -> tuple[Leniency, ...]:
-    """Return the leniencies of its comparator without which an output that passed would have failed."""
+    """Return the leniencies of `comparator` without which an output that passed would have failed."""
     find = COMPARATORS[comparator.name].rests_on
     found = set() if find is None else set(find(expected, stdout, comparator))
     return tuple(leniency for leniency in Leniency if leniency in found)

@@ -1,6 +1,6 @@
 """The text by which CPython ends a program that lacks a package. Pure.
 
-A program's stderr is the only trace of that. The text is that of CPython 3.3 to 3.14; a program can print the same.
+A missing package leaves no other trace. The text is that of CPython 3.3 to 3.14; a program can print the same.
 """
 
 import re

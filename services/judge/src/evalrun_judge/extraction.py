@@ -17,7 +17,7 @@ from evalrun_registry.languages import LANGUAGES
 
 START_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
 MARKS_LOOKED_AT = 20
-"""Maximum number of marks; each is compared with all of the text before it."""
+"""Maximum number of marks that are examined, because each may cost a look at all of the text before it."""
 MAX_TOKEN = 100
 """Maximum characters of a special token, with some blanks after it."""
 FINAL_CHANNEL = "<|channel|>final<|message|>"
@@ -68,14 +68,14 @@ class Extraction(msgspec.Struct, frozen=True):
     must_compile: bool = False
     """Whether the whole text counts as code only if it compiles. If it does not, there was no code; see `drop_code`."""
     otherwise: str = ""
-    """Text that is judged instead of `code` if that does not compile; empty: none."""
+    """Text that is judged instead of `code` if `code` does not compile; empty: none."""
 
     def fall_back(self) -> "Extraction":
         """Return the extraction that is judged after `code` did not compile."""
         return Extraction(self.otherwise, self.method, self.guardrails, self.must_compile)
 
     def drop_code(self) -> "Extraction":
-        """Return this extraction for a text that does not compile."""
+        """Return an extraction without code, for a text that does not compile."""
         return Extraction("", ExtractionMethod.NONE, (*self.guardrails, Guardrail.NO_CODE_FOUND))
 
 
@@ -96,8 +96,8 @@ def extract(
         mode: `append` and `standalone` completions are taken as they are.
         truncated: the generation was stopped at its token limit.
         max_characters: longer completions are cut first; 0: no limit.
-        entry_point: the name that the tests call: a block that defines it goes before later blocks that do not, which
-            are examples of its use, or tests.
+        entry_point: the name that the tests call. Blocks that define it are preferred to later blocks that do not,
+            which are examples of its use, or tests.
     """
     guardrails = [Guardrail.TRUNCATED_GENERATION] if truncated else []
     if 0 < max_characters < len(text):
@@ -143,7 +143,7 @@ def extract(
 
 
 def _open(code: str, opening: str) -> str:
-    """Return the code of a block whose opening fence is in the prompt: the text before it is printed."""
+    """Return code that begins with the language's opening tag (`<?php`), because any text before the tag is printed."""
     return code.lstrip() if opening[:2] in code else f"{opening}\n{code}"
 
 
@@ -176,7 +176,7 @@ def _find_token_before(text: str, end: int) -> int | None:
 
 
 def _strip_thoughts(text: str) -> str:
-    """Return the text after the model's thoughts, or the whole text without a finished thought.
+    """Return the text after the model's thoughts, or the whole text if it holds no finished thought.
 
     If the prompt contains `<think>`, the completion has only the end mark, which then stands at a line's start or end,
     and in no code block. A program may well mention `</think>`.
@@ -203,8 +203,9 @@ def _choose(
 ) -> tuple[str | None, ExtractionMethod]:
     """Choose the last closed tagged block, else the last closed untagged block, else an unclosed last block.
 
-    Among the closed blocks, those that define the entry point come first. An unclosed last block that defines it comes
-    before them if it does not break off: a stop sequence has taken its fence, and the others were drafts.
+    Among the closed blocks, those that define the entry point come first. If the last block that defines the entry
+    point is unclosed, it comes before them, provided that it is the only such block or does not break off: a stop
+    sequence has then removed its fence, and the other blocks were drafts.
     """
     if entry_point:
         defining = [block for block in blocks if defines(block.body, entry_point)]

@@ -4,7 +4,7 @@ The rules are CommonMark's, with leniences for models: after a list item a fence
 opening fence may follow a few words on its line; a tagged fence inside an open block of the same kind opens the next
 block (the first was never closed); a fence inside a triple-quoted string closes nothing; a closing fence may be
 followed by prose or special tokens, stand at the end of a line of code, or have lost a backtick; a quoted block counts
-like an unquoted block; and a block that only wraps other blocks stands for those.
+like an unquoted block; and a block that only wraps other blocks is replaced by them.
 """
 
 import re
@@ -40,15 +40,14 @@ CLOSING_INDENT = 3
 indented as its function's body, close nothing."""
 
 PROSE_WORDS = 3
-"""So many words after a fence are a sentence, not the tag of a next block."""
+"""This many words after a fence are a sentence, not the tag of a next block."""
 
 STRINGS_LOOKED_AT, STRING_LINES = 50, 200
-"""Limits of the search for the end of a triple-quoted string that contains a fence."""
+"""Limits of the search for the end of a triple-quoted string that contains a fence: searches per text, and lines per
+search."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """A fenced block."""
-
     tag: str
     """The first word after the opening fence, without braces and dots; empty if there is none."""
     body: str
@@ -82,8 +81,6 @@ class _Fence(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Reader:
-    """Reads the blocks of a text."""
-
     def __init__(self, text: str) -> None:
         self._lines = [line.removesuffix("\r") for line in text.split("\n")]
         self._looks_left = STRINGS_LOOKED_AT
@@ -127,8 +124,7 @@ class _Reader:
     def _end_of_string(self, number: int, quote: str, opening: _Fence) -> int:
         """Return the line in which the triple-quoted string around a fence ends; -1 if the fence is the block's own.
 
-        Fences inside a string come in pairs, the second fence bare, or all of them are bare; and a fence follows that
-        closes the block.
+        Fences inside a string come in pairs whose second fence is bare, or all of them are bare.
         """
         if not self._looks_left:
             return -1
@@ -152,7 +148,7 @@ def _fence(line: str) -> _Fence | None:
         return None
     found = OPENING.fullmatch(line)
     if found is None or (found["fence"][0] == "`" and "`" in found["info"]):
-        # The match is an inline code span.
+        # The line has no fence, or only an inline code span.
         return None
     return _Fence(found["indent"], found["fence"], SPECIAL_TOKEN.split(found["info"], maxsplit=1)[0].strip())
 

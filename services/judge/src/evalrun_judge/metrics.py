@@ -13,8 +13,6 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 
 
 class RequestOutcome(StrEnum):
-    """Outcome of a request."""
-
     ACCEPTED = "accepted"
     REJECTED = "rejected"
     NOT_JUDGED = "not_judged"
@@ -36,8 +34,6 @@ class CacheResult(StrEnum):
 
 
 class JudgeMetrics:
-    """Prometheus metrics of the gateway."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.request_seconds = Histogram(
             "evalrun_judge_request_seconds",
@@ -106,11 +102,10 @@ class JudgeMetrics:
         self.sandbox_inflight.set_function(running)
 
     def observe_request(self, outcome: RequestOutcome, seconds: float) -> None:
-        """Count a finished request."""
+        """Record the outcome and the seconds of a finished request."""
         self._seconds[outcome].observe(seconds)
 
     def count_tests(self, status: TestStatus, count: int) -> None:
-        """Count tests with a status."""
         self._tests[status].inc(count)
 
     def count_retry(self, reason: str) -> None:
@@ -118,17 +113,16 @@ class JudgeMetrics:
         self._retries[reason].inc()
 
     def count_hedge(self, won: bool) -> None:
-        """Count a straggler's second call."""
+        """Count a straggler's second call, by whether that call replied first."""
         self._hedges[won].inc()
 
     def observe_queue(self, seconds: float) -> None:
-        """Count a request whose first work begins."""
+        """Record the seconds that a request waited before its first work began."""
         self.queue_seconds.observe(seconds)
 
     def observe_call(self, seconds: float) -> None:
-        """Count a finished call of a sandbox."""
+        """Record the seconds of a finished sandbox call."""
         self.sandbox_seconds.observe(seconds)
 
     def count_cache(self, result: CacheResult) -> None:
-        """Count a result of the verdict cache."""
         self._cache[result].inc()

@@ -27,7 +27,7 @@ def records_of_runs(
     *,
     first: int = 0,
 ) -> list[TestRecord]:
-    """Return the record of each run; `first` is the index of the first one's test.
+    """Return the record of each run; `first` is the index of the first run's test.
 
     Raises:
         ValueError: the numbers of inputs, expected outputs, runs and outcomes differ.

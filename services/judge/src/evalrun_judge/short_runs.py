@@ -50,9 +50,9 @@ def merge_short_runs(reply: RunReply, indices: Sequence[int], short: RunReply) -
     """Return the reply with the short runs that decide. The others stay `not_run`, with their time and output.
 
     Args:
-        reply: of the first request.
-        indices: of the inputs in `short`.
-        short: the reply to `short_request`. Without runs that count if the program did not compile this time.
+        reply: the reply to the first request.
+        indices: indices of the inputs in `short`.
+        short: the reply to `short_request`; if the program did not compile this time, no run in it counts.
     """
     runs = list(reply.runs)
     for index, run in zip(indices, short.runs, strict=True):

@@ -182,7 +182,7 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     checker: CheckerProgram | None = None
     stop_after_timeouts: int = 0
     stop_at_failure: bool = False
-    """Only whether all tests pass is asked."""
+    """Whether judging may stop at the first failed test, because only acceptance is asked for."""
     function_tests: FunctionTestMode = FunctionTestMode.AUTO
     request_id: str = ""
     run: str = ""

@@ -93,7 +93,7 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     """Explanation in one line, if the texts do not show the reason."""
     confirmed: bool = True
-    """False: the run went past its limit, and no run was sure: another moment might decide otherwise."""
+    """False: the run went past its limit, and no run was sure: another run might decide otherwise."""
     disagreeing: tuple[str, ...] = ()
     """Comparators that would have decided otherwise."""
     permanent: bool = False
@@ -129,7 +129,7 @@ class Verdict(msgspec.Struct, frozen=True):
     cached: bool = False
     """Whether the verdict comes from the cache; times are the original's."""
     permanent: bool = False
-    """Whether another attempt would not change that the completion is not judged."""
+    """Whether the completion would stay not judged in any other attempt."""
     forgeable: ForgeableCause | None = None
     """Why the candidate could have forged the verdict; None: it could not."""
     rests_on: tuple[Leniency, ...] = ()
@@ -268,7 +268,7 @@ def make_verdict(
         queue_seconds: time in the queue.
         cached: whether the verdict comes from the cache.
         complete: False if a test has failed and there may be further tests.
-        forgeable: why the candidate could have forged it, beside the records' reasons.
+        forgeable: why the candidate could have forged the verdict, besides the reasons in the records.
 
     Raises:
         ValueError: there are no tests, from which no verdict follows.

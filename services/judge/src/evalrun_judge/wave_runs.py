@@ -34,7 +34,7 @@ async def judge_in_waves(count: int, request: JudgeRequest, judge_part: JudgePar
 async def run_part(
     pool: SandboxPool, asked: RunRequest, request: JudgeRequest, on_begin: Callable[[], None], *, begun: bool
 ) -> RunReply:
-    """Run tests, and those that a stop after timeouts left out again with the short limit.
+    """Run tests, then run with the short limit those that a stop after timeouts left out.
 
     Where a failure decides and one of the runs has failed, the reply ends before the first run that was left out.
     """

@@ -11,7 +11,7 @@ from evalrun_registry.languages import LANGUAGES
 FIRST: Final = 1
 """Tests of the first wave: most wrong programs fail the first test."""
 GROWTH: Final = 4
-"""Each wave has so many times the tests of the one before: a right program costs few calls more."""
+"""Each wave has this many times the tests of the wave before, so that a right program costs only a few more calls."""
 
 
 def make_waves(count: int, language: str) -> Sequence[range]:
@@ -26,12 +26,12 @@ def make_waves(count: int, language: str) -> Sequence[range]:
 
 
 def has_failed(statuses: Iterable[TestStatus]) -> bool:
-    """Return whether a test has failed. One that could not be judged has not."""
+    """Return whether a test has failed. A test that could not be judged does not count as failed."""
     return any(status not in (TestStatus.SUCCESS, TestStatus.API_ERROR) for status in statuses)
 
 
 def count_decided(reply: RunReply) -> int | None:
-    """Return how many runs there are up to the first that was left out, if one of them has failed; else None."""
+    """Return the number of runs before the first run that was left out, if one of them has failed; else None."""
     ended = [run for run in reply.runs if run.end != "not_run"]
     failures = (find_failure(run) for run in ended)
     has_failure = any(failure is not None and failure.status is not TestStatus.API_ERROR for failure in failures)

@@ -1,5 +1,5 @@
-"""The judge's verdicts as rewards over HTTP, for trainers: verl, TRL, OpenRLHF, or anything that can post JSON.
+"""Returns the judge's verdicts as rewards over HTTP, for trainers: verl, TRL, OpenRLHF, or anything that can post JSON.
 
-Pure: rewards, retries, openrlhf, openapi. I/O: app, judge_calls. It knows datasets and runs no program: the judge
-does.
+Pure: batches, rewards, retries, openrlhf, openapi. I/O: app, judge_calls, sessions/. The service knows datasets, and
+has the judge run every program.
 """

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from evalrun_runtime.early_signals import end_on_signal
 
 if __name__ == "__main__":
-    end_on_signal()  # before the imports below, which take seconds on a busy node
+    # Signals are handled before the imports below, which take seconds on a busy node.
+    end_on_signal()
 
 from evalrun_reward.app import build_service
 from evalrun_reward.settings import RewardSettings

@@ -66,13 +66,13 @@ class RewardService:
     """The service that `evalrun_runtime.process.run_service` runs.
 
     Args:
-        settings: the service's own.
-        judge: the gateway.
+        settings: the service's settings.
+        judge: calls the gateway.
         tests: finds or parses the tests of samples.
-        metrics: what is counted.
-        close: lets the judge's connection go.
-        graders: of data sources that the judge's tests do not decide.
-        sessions: where multi-turn sessions live; None: their calls say how to turn them on.
+        metrics: the service's metrics.
+        close: closes the connection to the judge.
+        graders: graders of data sources that the judge's tests do not decide.
+        sessions: stores multi-turn sessions; None: their calls explain how to enable them.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class RewardService:
         return await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """Take no more requests, let those in flight end within `grace` seconds."""
+        """Accept no new requests, and wait up to `grace` seconds for requests in flight."""
         self._admission.drain()
         if self._server is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
@@ -146,7 +146,6 @@ class RewardService:
             await self._store.close()
 
     def application(self) -> web.Application:
-        """Return the routes."""
         application = web.Application(
             client_max_size=self._settings.max_request_mib * 1024 * 1024, middlewares=[self._check_token]
         )
@@ -231,7 +230,7 @@ class RewardService:
     async def _judge_all(
         self, samples: Sequence[GivenSample], run: str, shape: Shape, size: int, request: web.Request
     ) -> list[Result]:
-        """Judge the samples of a request. Raises Refused."""
+        """Judge the samples of a request. Raises ErrorReply."""
         if len(samples) > self._settings.max_samples:
             limit = self._settings.max_samples
             raise ErrorReply(
@@ -258,7 +257,7 @@ class RewardService:
 
     @contextmanager
     def _place(self, run: str, size: int) -> Iterator[None]:
-        """Hold a place in the queue while the block runs. Raises Refused."""
+        """Hold a place in the queue while the block runs. Raises ErrorReply."""
         ticket = self._enter(run, size, 1)
         try:
             yield
@@ -292,7 +291,8 @@ class RewardService:
             else:
                 truth = read_ground_truth(sample, number, parsed=False)
                 tests = make_grader_request(grader, sample, truth, self._tests.judging)
-                submission = judge_pb2.Submission()  # the request has the grader's
+                # The request already has the grader's submission.
+                submission = judge_pb2.Submission()
         except BadInputError as error:
             return make_result_without_reward(sample.id, Outcome.INVALID, str(error))
         try:

@@ -13,14 +13,14 @@ from evalrun_runtime.unicode_text import replace_surrogates, replace_surrogates_
 _BATCHES = msgspec.json.Decoder(BatchRequest)
 _REMOTE = msgspec.json.Decoder(OpenRlhfRequest)
 _MAX_DIGITS = 4300
-"""More digits of an integer Python does not parse by default, since that takes quadratic time."""
+"""Maximum digits of an integer. Python parses no longer integer by default, because the time grows quadratically."""
 _HUGE = object()
-"""In place of such an integer; JSON cannot hold it."""
+"""Replaces a longer integer. JSON cannot encode this object, so the sample is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableSample:
-    """A sample that is not written as the API asks."""
+    """A sample that does not match the API's schema."""
 
     id: str
     reason: str
@@ -41,11 +41,11 @@ class Batch:
 def read_batch(body: bytes) -> Batch:
     """Read a batch of samples.
 
-    Lone surrogates become U+FFFD; in `ground_truth` they, like NaN, are left for its own reader to refuse.
+    Lone surrogates become U+FFFD. In `ground_truth` they stay, like NaN: that field's own reader refuses them.
 
     Raises:
-        msgspec.DecodeError: it is no batch, or none of its samples can be read.
-        BadInputError: the same, where it is no JSON.
+        msgspec.DecodeError: the body is no batch, or none of its samples can be read.
+        BadInputError: the body is no JSON.
     """
     try:
         batch = _BATCHES.decode(body)
@@ -65,8 +65,8 @@ def read_remote(body: bytes) -> OpenRlhfRequest:
     """Read OpenRLHF's request; lone surrogates become U+FFFD.
 
     Raises:
-        msgspec.DecodeError: it is none.
-        BadInputError: the same, where it is no JSON.
+        msgspec.DecodeError: the body is no such request.
+        BadInputError: the body is no JSON.
     """
     try:
         return _REMOTE.decode(body)
@@ -79,7 +79,7 @@ def read_remote(body: bytes) -> OpenRlhfRequest:
 def _parse_json(body: bytes) -> object:
     """Parse JSON as Python's own encoder writes it: with NaN, and with lone surrogates. Raises BadInputError.
 
-    An integer of too many digits becomes `_HUGE`, so that it refuses its own sample only.
+    An integer of too many digits becomes `_HUGE`, so that only its sample is refused.
     """
     try:
         parsed: object = json.loads(body.decode("utf-8", "replace"), parse_int=_parse_int)

@@ -9,7 +9,7 @@ from evalrun_runtime.connections.bearer_tokens import carries
 from evalrun_runtime.connections.reloaded_files import ReloadedFiles
 
 CALLER: web.RequestKey[str] = web.RequestKey("caller", str)
-"""The run of a request's caller, where its token says so."""
+"""The run of a request's caller, if the request's token is a caller's."""
 
 
 def find_run(request: web.Request, named: str) -> str:
@@ -33,13 +33,13 @@ class Callers:
 
     @property
     def runs(self) -> Collection[str]:
-        """The callers' runs."""
         return self._file.current.keys()
 
     def find_run(self, authorization: str) -> str | None:
         """Return the run of an Authorization header's token; None if the token is no caller's."""
         found = None
-        for run, token in self._file.current.items():  # all of them: the time tells nothing of a token
+        # Every token is compared, so that the time reveals nothing about a token.
+        for run, token in self._file.current.items():
             if carries(authorization, token):
                 found = run
         return found

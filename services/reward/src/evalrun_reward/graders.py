@@ -19,7 +19,7 @@ from evalrun_runtime.exits import BadInputError
 
 VERLS = "builtin:verl"
 ANY = "*"
-"""A data source that no other grader is named for."""
+"""Stands for every data source without a grader of its own."""
 
 
 class Graders:
@@ -55,10 +55,10 @@ def make_grader_request(grader: Grader, sample: Sample, ground_truth: object, ju
     """Return the grader's run for a sample: the answer is its input, and no candidate's program runs.
 
     Args:
-        grader: of the sample's data source.
-        sample: to be graded.
-        ground_truth: as the sample holds it.
-        judging: whose limits hold.
+        grader: the grader of the sample's data source.
+        sample: the sample to grade.
+        ground_truth: the ground truth as the sample holds it.
+        judging: judging options, whose limits apply.
     """
     source = sample.data_source or sample.dataset
     given = render_grader_input(source, sample.response, ground_truth, sample.extra_info)

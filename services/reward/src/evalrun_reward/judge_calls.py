@@ -42,7 +42,7 @@ class FairSlots:
 
     @property
     def taken(self) -> int:
-        """QueuePositions that are in use."""
+        """Number of slots in use."""
         return self._places - self._free
 
     @asynccontextmanager
@@ -65,7 +65,8 @@ class FairSlots:
         try:
             await place
         except asyncio.CancelledError:
-            if not place.cancelled():  # it was given in the very moment in which nobody wanted it any more
+            # The slot was granted in the same turn of the loop in which the request was cancelled.
+            if not place.cancelled():
                 self._release(run)
             raise
         finally:
@@ -84,27 +85,27 @@ class FairSlots:
 class ProblemRequest:
     """The part of a request that all completions of a problem share."""
 
-    __test__ = False  # not a test class, whatever pytest makes of its name
+    __test__ = False
 
     whole: judge_pb2.JudgeRequest
     named: judge_pb2.JudgeRequest | None
-    """The same with the tests' digest in place of the tests; None: they are small."""
+    """The same request with the tests' digest in place of the tests; None: the tests are small."""
     size: int
-    """Bytes."""
+    """Bytes of the request."""
 
 
 class JudgeCalls:
     """Asks the judge until it decides.
 
     Args:
-        judge: the gateway.
-        places: samples at the judge at once.
-        attempts: times that a sample may fail.
+        judge: calls the gateway.
+        places: limits the number of samples that are at the judge at once.
+        attempts: number of times that a sample may fail.
         clock: seconds, monotonic.
-        sleep: waits.
-        chance: jitter of delays.
-        on_retry: told why the judge is asked again.
-        on_judged: told whose sample was at the judge for how many seconds, at each call.
+        sleep: waits for a number of seconds.
+        chance: spreads the delays.
+        on_retry: called with the cause whenever the judge is asked again.
+        on_judged: called after each call with the run and the seconds that its sample was at the judge.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class JudgeCalls:
         self._on_retry = on_retry
         self._on_judged = on_judged
         self._sent: set[bytes] = set()
-        """Digests of tests that some gateway was sent; at worst one that lacks them asks for them."""
+        """Digests of tests that were sent to some gateway. A gateway that lacks the tests asks for them."""
 
     async def verdict(
         self,
@@ -139,18 +140,18 @@ class JudgeCalls:
         *,
         stop_at_failure: bool = False,
     ) -> judge_pb2.Verdict:
-        """Return the verdict, which may still say "could not tell". The caller bounds the time.
+        """Return the verdict, which may still be "not judged". The caller bounds the time.
 
         Args:
-            tests: of the problem.
-            run: who asks; the judge shares its slots by it.
-            submission: the answer.
-            seconds_left: what the caller still waits, at each call; the judge stops the program then.
-            stop_at_failure: only whether all tests pass is asked.
+            tests: the part of the request that the problem's completions share.
+            run: the caller's run, by which the judge shares its slots.
+            submission: the completion.
+            seconds_left: returns the seconds for which the caller still waits; the judge then stops the program.
+            stop_at_failure: whether the judge may stop at the first failed test.
 
         Raises:
-            NoVerdictError: it decided nothing, or refuses the request.
-            JudgeRefusedError: it refuses this service.
+            NoVerdictError: the judge decided nothing, or refuses the request.
+            JudgeRefusedError: the judge refuses this service.
         """
         failures, first_failure, with_tests = 0, 0.0, False
         while True:
@@ -159,7 +160,8 @@ class JudgeCalls:
                 request.deadline_seconds = seconds_left() or 0.0
                 if stop_at_failure:
                     request.stop_at_failure = True
-                    request.stop_after_timeouts = 1  # where all tests run, the short limit is enough for the others
+                    # If all tests run nevertheless, the short limit is enough for those after a timeout.
+                    request.stop_after_timeouts = 1
                 before = self._clock()
                 answer = await self._judge.judge(request)
                 self._on_judged(run, self._clock() - before)

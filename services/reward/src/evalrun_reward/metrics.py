@@ -1,4 +1,4 @@
-"""The service's Prometheus metrics; every label set exists from the start, but those of runs."""
+"""The service's Prometheus metrics; every label set exists from the start, except those of runs."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -9,7 +9,7 @@ from evalrun_reward.retries import Cause
 from evalrun_reward.wire import Outcome
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-"""Seconds."""
+"""Buckets in seconds."""
 OTHER_RUNS = "other"
 
 
@@ -24,9 +24,9 @@ class ReplyKind(StrEnum):
     NOT_JUDGED = "not_judged"
     """A remote reward model's caller got no reward."""
     NO_SESSION = "no_session"
-    """It names none that is there."""
+    """The request names a session that does not exist."""
     CONFLICT = "conflict"
-    """A session's turn is taken, or it takes no more."""
+    """The turn already has another action, or the session takes no more actions."""
     STORE_DOWN = "store_down"
     """The store of sessions does not answer."""
     CANCELLED = "cancelled"
@@ -40,8 +40,6 @@ class Step(StrEnum):
 
 
 class RewardMetrics:
-    """Prometheus metrics of the service."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         seconds = Histogram(
             "evalrun_reward_request_seconds", "Seconds from a request's arrival to its answer.", ["reply"],
@@ -73,12 +71,12 @@ class RewardMetrics:
         self._retries = {cause: retries.labels(cause.value) for cause in Cause}
 
     def watch(self, waiting: Callable[[], float], in_flight: Callable[[], float]) -> None:
-        """Read the gauges from these whenever somebody asks."""
+        """Read the gauges from these functions at each scrape."""
         self._waiting.set_function(waiting)
         self._in_flight.set_function(in_flight)
 
     def declare(self, is_declared: Callable[[str], bool]) -> None:
-        """Count the runs for which this is true by name: those that settings name, for callers choose the others."""
+        """Set the function that tells which runs are counted by name: callers choose the names of all other runs."""
         self._is_declared = is_declared
 
     def add_judge_seconds(self, run: str, seconds: float) -> None:
@@ -89,11 +87,10 @@ class RewardMetrics:
         return run if self._is_declared(run) else OTHER_RUNS
 
     def observe_request(self, reply: ReplyKind, seconds: float) -> None:
-        """Count a request that ended."""
+        """Record the kind and the seconds of a finished request."""
         self._seconds[reply].observe(seconds)
 
     def count_sample(self, outcome: Outcome, run: str) -> None:
-        """Count a sample."""
         self._samples[outcome].inc()
         self._run_samples.labels(self._get_label(run), outcome.value).inc()
 
@@ -102,5 +99,5 @@ class RewardMetrics:
         self._retries[cause].inc()
 
     def count_session(self, step: Step) -> None:
-        """Count a session that has come so far."""
+        """Count a session that has reached a step."""
         self._sessions[step].inc()

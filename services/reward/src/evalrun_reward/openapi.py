@@ -1,4 +1,4 @@
-"""The service's OpenAPI document, made of the structs in `wire`. Pure."""
+"""Builds the service's OpenAPI document from the structs in `wire` and `sessions.messages`. Pure."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ _SESSION_REFUSALS = _REFUSALS | {
 
 
 def document(version: str) -> dict[str, Any]:
-    """Return the document of OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document."""
     schemas, components = msgspec.json.schema_components(
         _PARTS, ref_template="#/components/schemas/{name}", schema_hook=lambda kind: {}
     )

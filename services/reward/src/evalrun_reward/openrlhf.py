@@ -1,6 +1,6 @@
-"""OpenRLHF's remote reward model: `{query, prompts, labels}` -> `{rewards, scores, extra_logs}`. Pure.
+"""Converts the messages of OpenRLHF's remote reward model: `{query, prompts, labels}`, `{rewards, scores, extra_logs}`.
 
-As openrlhf 0.11.2 sends and reads it (openrlhf/utils/agent.py, SingleTurnAgentExecutor).
+Pure. The format is that of openrlhf 0.11.2 (openrlhf/utils/agent.py, SingleTurnAgentExecutor).
 """
 
 import re
@@ -12,7 +12,7 @@ from evalrun_reward.wire import OpenRlhfRequest, OpenRlhfResponse, Outcome, Resu
 from evalrun_runtime.exits import BadInputError
 
 _SPECIAL_AT_END = re.compile(r"(?:<\|[^<>|]{1,64}\|>|</s>|<eos>|<end_of_turn>|<\uff5c[^<>\uff5c]{1,64}\uff5c>)\Z")
-"""Tokens such as <|im_end|>, which the query holds because it is decoded with them."""
+"""Matches a special token at the end, such as <|im_end|>: a query is decoded with its special tokens."""
 _MAX_TOKEN = 68
 
 
@@ -63,8 +63,9 @@ def make_response(results: Sequence[Result], not_judged_reward: float | None) ->
     """Return the reply, or the first result without a reward if no number is configured for such results.
 
     Args:
-        results: one a query.
-        not_judged_reward: what a result without a reward counts; None: nothing does. An invalid one never does.
+        results: one result per query.
+        not_judged_reward: the number for a result without a reward; None: there is no such number. An invalid result
+            never gets a number.
     """
     for result in results:
         if result.outcome is Outcome.INVALID or (result.reward is None and not_judged_reward is None):

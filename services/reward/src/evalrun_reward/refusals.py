@@ -20,7 +20,6 @@ class ErrorReply(Exception):  # noqa: N818 - an answer, on its way out
 
 
 def json_response(body: object, status: int, headers: dict[str, str] | None = None) -> web.Response:
-    """Return an answer in JSON."""
     return web.Response(
         status=status, body=msgspec.json.encode(body), content_type="application/json", headers=headers or {}
     )
@@ -31,5 +30,6 @@ def refusal(refused: ErrorReply) -> web.Response:
     wait = refused.retry_after
     if wait is None:
         return json_response(Problem(str(refused)), refused.status)
-    headers = {"Retry-After": str(max(1, math.ceil(wait)))}  # HTTP knows whole seconds only
+    # HTTP knows whole seconds only.
+    headers = {"Retry-After": str(max(1, math.ceil(wait)))}
     return json_response(Problem(str(refused), math.ceil(wait * 1000)), refused.status, headers)

@@ -1,6 +1,6 @@
-"""Decision after a failure of the judge: ask again, or give up. Pure.
+"""Decides after a failure of the judge whether to ask again or to give up. Pure.
 
-Judging is idempotent: asking again is harmless. A full queue is no failure of the sample's and is never counted; the
+Judging is idempotent: asking again is harmless. A full queue is no failure of the sample and is never counted; the
 request's deadline bounds everything.
 """
 
@@ -18,7 +18,8 @@ FIRST_DELAY_SECONDS: Final = 0.1
 MAX_DELAY_SECONDS: Final = 10.0
 MIN_BUSY_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0
-"""A gateway that is started again, or rolled, is back within it: failures are not held against a sample before."""
+"""Seconds since a sample's first failure before which the sample is not given up: a gateway that restarts, or is rolled
+out, is back within this time."""
 
 
 class Cause(StrEnum):
@@ -46,7 +47,7 @@ class GiveUp:
 
     reason: str
     invalid: bool = False
-    """The judge refuses the request itself."""
+    """Whether the judge refuses the request itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,11 @@ class History:
     """Failures of a sample until now, and the form of its last request."""
 
     failures: int
-    """Of this sample, this one included."""
+    """Failures of this sample, including the present one."""
     seconds: float
-    """Since the first of them."""
+    """Seconds since the first failure."""
     sent_tests: bool
-    """The request held its tests, and did not only name them."""
+    """Whether the last request held the tests, instead of naming them by digest."""
 
 
 def decide_after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> RetryAfter | GiveUp:

@@ -1,4 +1,4 @@
-"""A verdict -> a result with its reward. Pure."""
+"""Converts a verdict to a result with its reward. Pure."""
 
 from evalrun_client.judge_request import dense_score
 from evalrun_proto.judge.v1 import judge_pb2
@@ -15,7 +15,7 @@ _CODES: dict[int, bool | int] = {
     judge_pb2.TEST_STATUS_COMPILE_ERROR: -4,
     judge_pb2.TEST_STATUS_COMPILE_TIMEOUT: -4,
 }
-"""verl's codes: verl/utils/reward_score/sandbox_fusion/utils.py, 0.9.1. It has none for memory."""
+"""verl's codes: verl/utils/reward_score/sandbox_fusion/utils.py, 0.9.1. verl has no code for memory limits."""
 
 UNKNOWN_RATIO = "a test could not be judged, so the share of tests passed is not known"
 
@@ -52,7 +52,7 @@ def _reward(verdict: judge_pb2.Verdict, shape: Shape) -> float | None:
 
 
 def is_decided_by_failure(shape: Shape) -> bool:
-    """Return whether a test that fails decides the reward, whatever the others do."""
+    """Return whether a failed test decides the reward, whatever the other tests do."""
     return shape == "sparse"
 
 

@@ -1,4 +1,4 @@
-"""A sample -> the tests that the judge is asked with: those of a known problem, or those that the sample brings."""
+"""Finds the tests of a sample: those of a known problem, or those that the sample brings."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -23,11 +23,11 @@ from evalrun_runtime.recently_used import RecentlyUsed
 from evalrun_runtime.unicode_text import replace_surrogates
 
 INLINE_LIMITS = PartialLimits(time_seconds=DEFAULT_LIMITS.time_seconds)
-"""Of tests that a sample brings without a limit; verl's client of SandboxFusion has the same (0.9.1)."""
+"""Limits of tests that a sample brings without limits: the same as in verl's client of SandboxFusion (0.9.1)."""
 UNSAID_SOURCE = "unknown"
-"""verl's rows name their data source; a sample need not."""
+"""Data source of a sample that names none; verl's rows always name theirs."""
 _ENTRY_BYTES = 2048
-"""Of an entry of the memory, beside its tests."""
+"""Bytes of a cache entry besides its tests."""
 
 
 def make_judging(comparator: str | None, time_limit: float | None) -> Dataset:
@@ -35,7 +35,8 @@ def make_judging(comparator: str | None, time_limit: float | None) -> Dataset:
     return Dataset.model_validate(
         {
             "name": "rewards",
-            "source": "builtin:demo",  # never read: the field must hold something
+            # The source is never read, but the field is required.
+            "source": "builtin:demo",
             **({} if comparator is None else {"comparator": Comparator.model_validate({"name": comparator})}),
             **(
                 {}
@@ -50,9 +51,9 @@ class SampleTests:
     """Finds or parses the tests of samples; those of a group of answers are parsed once.
 
     Args:
-        problems: that samples may name.
-        judging: comparator and limits where the problem has none. Without limits, the tests that a sample brings get
-            those of any test, a contest's too: a loop in each of 1,000 answers must not take 30 s per test.
+        problems: the problems that samples may name.
+        judging: comparator and limits for problems that have none. Without limits in it, tests that a sample brings get
+            `INLINE_LIMITS`, even a contest's: a loop in each of 1,000 answers must not take 30 s per test.
         cache_bytes: memory for tests.
     """
 
@@ -65,11 +66,11 @@ class SampleTests:
         """Return the tests of a sample.
 
         Args:
-            sample: of a request.
-            number: its index there, for messages.
+            sample: a sample of a request.
+            number: the sample's index in the request, for messages.
 
         Raises:
-            BadInputError: it names no known problem, or its tests cannot be used.
+            BadInputError: the sample names no known problem, or its tests cannot be used.
         """
         key = _make_key(sample)
         found = self._parsed.get(key)
@@ -157,9 +158,9 @@ def read_ground_truth(sample: Sample, number: int, *, parsed: bool = True) -> An
     """Return a sample's ground truth, or None. Raises BadInputError if it is malformed.
 
     Args:
-        sample: of a request.
-        number: its index there, for messages.
-        parsed: a text that is JSON itself becomes what it holds.
+        sample: a sample of a request.
+        number: the sample's index in the request, for messages.
+        parsed: whether a text that holds a JSON object is parsed too.
     """
     row = Row({}, "samples", number, "sample")
     raw = _raw(sample)
@@ -167,7 +168,8 @@ def read_ground_truth(sample: Sample, number: int, *, parsed: bool = True) -> An
         return None
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:  # the request's own decoder did not look into it
+    # The request's own decoder did not parse this field.
+    except (msgspec.DecodeError, RecursionError) as error:
         raise row.error(f"field 'ground_truth' cannot be read: {error}") from error
     if not parsed:
         return value

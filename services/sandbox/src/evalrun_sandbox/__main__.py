@@ -21,7 +21,7 @@ from evalrun_sandbox.settings import SandboxSettings
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the sandbox until SIGTERM and return its exit code: 2 if this machine cannot contain as required."""
+    """Run the sandbox until SIGTERM and return its exit code: 2 if it cannot contain programs as required."""
     try:
         settings = load_settings(SandboxSettings, argv, program="evalrun serve sandbox")
         return run_service("sandbox", settings, lambda: SandboxService(settings, Executor(settings.plan())))

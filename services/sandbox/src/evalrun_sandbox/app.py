@@ -116,7 +116,6 @@ class SandboxService:
         await self._close()
 
     def application(self) -> web.Application:
-        """Return the routes."""
         without_last_slash = web.normalize_path_middleware(
             append_slash=False, remove_slash=True, merge_slashes=False, redirect_class=web.HTTPTemporaryRedirect
         )

@@ -407,10 +407,11 @@ def exception_from(parts: Json, decoder: Decoder | None = None) -> BaseException
 
     Args:
         parts: the description.
-        decoder: of its values; its heap keeps the program's classes, so that each keeps its identity.
+        decoder: decodes the description's values; its heap keeps the program's classes, so that each keeps its
+            identity.
 
     Raises:
-        ValueRefusedError: not such a description.
+        ValueRefusedError: the description is malformed.
     """
     decoder = decoder or Decoder()
     return restore_exception(parts, decoder.decode, {} if decoder.heap is None else decoder.heap.classes)

@@ -336,8 +336,8 @@ class Encoder:
         if find_buffer_name(kind) and not hashed:
             return self._buffer(value, name, depth)
         way = PARTS.get(name)
-        # A view of the program's dict is told by its type: the name of a type proves nothing, since a program may
-        # choose it.
+        # A view of a dict is recognized by its type itself: the type's name proves nothing, since a program may choose
+        # it.
         if way is None:
             return None
         module, parts = way

@@ -279,7 +279,7 @@ def _rebuild_class(described: Json, classes: dict[str, Value], depth: int = 0) -
     if known is not None:
         return known
     above = tuple(_rebuild_class(base, classes, depth + 1) for base in bases)
-    # The class by which the test catches the exception.
+    # The test catches the exception by this class, if it names one.
     named = classes.get(f"except {name}")
     if named is not None:
         above = (named, *(base for base in above if base not in (Exception, BaseException)))

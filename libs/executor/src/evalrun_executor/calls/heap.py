@@ -116,7 +116,7 @@ class Heap:
     def held(self, things: list[Value], counted: dict[int, int]) -> list[Value]:
         """Return the objects that something beside this heap holds, and the known containers that these lead to.
 
-        The caller must hold the objects only in `things` and, as often as `counted` says, by id, elsewhere.
+        The caller must hold the objects in `things` only, apart from as many references as `counted` gives by id.
         """
         # References from one of the objects to another are known, so they are counted and subtracted below.
         inner: dict[int, int] = {}

@@ -60,8 +60,8 @@ def prepare_bootstrap(*, watched: bool) -> Enter:
 def prepare_confinement(confine: Filter | None) -> Callable[[], None]:
     """Put this process under the first part of the filter. Return the step that puts a child under the rest.
 
-    The kernel translates a filter and tries it for every call there is, each time: at least 96 us for the whole and 31
-    for the rest, of a test's 1,400.
+    At each installation the kernel translates a filter and tries it for every call there is. That takes at least 96 us
+    for the whole filter and 31 us for the rest; a test takes 1,400 us.
 
     A child without a filter may start processes: it leads a group, so that they can be killed with it, and it blocks no
     signals, because a blocked SIGCHLD would keep it from noticing their ends.

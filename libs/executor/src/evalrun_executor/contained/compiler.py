@@ -1,4 +1,4 @@
-"""Compiles programs: the compiler driver as a contained child of its own, with a policy of its own."""
+"""Compiles programs. The compiler driver runs as a separate contained child, under another policy than programs."""
 
 # ruff: noqa: PTH109, PTH113, PTH123, SIM105
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
@@ -20,7 +20,8 @@ MEMORY_MIB = 2048
 BINARY_MIB = 64
 _OUTPUT = "a.out"
 _KILLED = (9, 128 + 9 << 8)
-"""Wait statuses of what SIGKILL ended, and of a shell whose last command it ended. No compiler sends itself one."""
+"""Wait statuses of a process that SIGKILL ended, and of a shell whose last command SIGKILL ended. No compiler sends
+itself a SIGKILL."""
 
 
 class Compiled:
@@ -43,7 +44,7 @@ class Compiled:
         """A memory file."""
         self.killed = killed
         self.held_up = held_up
-        """The wall clock stopped it, see `is_held_up`."""
+        """Whether the wall clock stopped the compiler, see `is_held_up`."""
 
 
 class Stage:
@@ -120,8 +121,8 @@ def is_out_of_time(killed: bool, driver_seconds: float, all_seconds: float, limi
         killed: SIGKILL ended the driver. The limit's hard bound sends it too, to a stage that ignores SIGXCPU as Go's
             do; the driver, which is killed with it, has not taken over what the stage used.
         driver_seconds: CPU time of the driver and of what it has waited for.
-        all_seconds: of all that was started. Several parallel stages may legitimately use more than the limit of a
-            single stage.
+        all_seconds: CPU time of all processes that were started. Several parallel stages may legitimately use more
+            than the limit of a single stage.
         limit: CPU seconds of each process.
     """
     return driver_seconds >= limit or (killed and all_seconds >= limit)

@@ -12,7 +12,7 @@ ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Machine name: column in `syscalls.NUMBERS`, AUDIT_ARCH value."""
 MODE_FILTER = 2
 EXECUTABLE_FD = 3
-"""Of the compiled program, the only one that a process under its filter may execute."""
+"""Descriptor of the compiled program, the only file that a process under its filter may execute."""
 
 
 class Filter:
@@ -28,7 +28,7 @@ class Filter:
     def __init__(self, program: bytes, self_offsets: list[int], ahead: bytes = b"") -> None:
         self._buffer = (Char * len(program)).from_buffer_copy(program)
         self.self_places = tuple(offset // 4 for offset in self_offsets)
-        """Of `words`: where the process id of the filter's user stands."""
+        """Positions in `words` at which the process id of the filter's user stands."""
         self.words = memoryview(self._buffer).cast("B").cast("I")
         self.head = struct.pack("@HP", len(program) // 8, addressof(self._buffer))
         """struct sock_fprog: length in instructions, padding, pointer."""

@@ -50,7 +50,7 @@ _MAX_REFUSALS = 5000
 FILES_BYTES = 64 << 20
 """Maximum bytes of the files that come back from one run, together."""
 ABSENT, TOO_LARGE = 0xFFFFFFFF, 0xFFFFFFFE
-"""In place of a size in FILES."""
+"""Values in place of a size in FILES: the file is absent, or too large."""
 
 COMPILED_HEAD = struct.Struct("<Bd")
 """Status (see `COMPILE_STATUS`), seconds; stderr follows."""
@@ -66,16 +66,17 @@ FILED_HEAD = struct.Struct("<IBiddQII")
 """As `RUN_HEAD`, then bytes of stderr."""
 
 PAUSE, RESUME = b"P", b"R"
-"""To a session's worker, during an execution: stop the code, so that others have a turn, and let it go on."""
+"""Messages to a session's worker during an execution: stop the code, so that other sessions have a turn, and let the
+code continue."""
 EXECUTED_HEAD = struct.Struct("<BBddQQIIIQII")
 """A session's answer to a job: why the worker interfered (see `NOT_STOPPED`), whether the interpreter lives on, CPU and
 wall seconds, bytes that it printed to stdout and to stderr, sizes of stdout, stderr and the interpreter's reply, which
 follow, bytes that it holds outside its memory (files, pipes, sockets), threads, process id. The rest
-says why it has ended."""
+of the payload says why the interpreter has ended."""
 
 REPLY_HEAD = struct.Struct("<BIIII")
-"""The interpreter's own word on a piece of code: 0, or 1 where it raised; sizes of the result's text, the exception's
-name, its text, and the traceback, which follow. The code in the session can forge all of it."""
+"""The interpreter's report on a piece of code: 0, or 1 if the code raised; sizes of the result's text, the exception's
+name, its text, and the traceback, which follow. The code in the session can forge all of these."""
 
 MAX_REPLY_TEXT = 1 << 16
 """Bytes of each text in a reply."""
@@ -114,7 +115,7 @@ class Job:
         self.placed = placed or []
         """Path and bytes of each file that the private directory holds before a run, see `exchange`."""
         self.wanted = wanted or []
-        """Paths of the files that come back after it."""
+        """Paths of the files that come back after a run."""
         self.execution = execution
         """None: nothing is executed."""
 
@@ -202,9 +203,9 @@ def send_with_descriptors(
 ) -> int:
     """Send a message with descriptors, as `sendmsg` does; return how many bytes went. Raises OSError.
 
-    Of a user without privileges, such as a pod's, the kernel counts the descriptors that are sent and not yet received,
-    and refuses one more than the sender may open. Many slots that send at once reach that: wait until the service has
-    received some.
+    For a user without privileges, such as a pod's, the kernel counts the descriptors that are sent and not yet
+    received, and refuses more of them than the sender may open. Many slots that send at once reach that number, so
+    this function waits until the service has received some.
     """
     rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
     for _ in range(_MAX_REFUSALS):

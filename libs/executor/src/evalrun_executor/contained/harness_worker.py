@@ -56,7 +56,7 @@ class HarnessWorker:
     """Runs harnesses in a slot."""
 
     PURPOSE = "harness"
-    """Landlock ruleset that confines it."""
+    """Name of the Landlock ruleset that confines the worker."""
     CODE_NAME = "<program>"
     """Name of the program's file in tracebacks."""
 

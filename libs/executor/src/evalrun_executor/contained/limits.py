@@ -9,10 +9,10 @@ MIB = 1024 * 1024
 STOP_FACTOR = 1.2
 """A program is stopped at this many times its CPU limit; between 1.0 and this it is run again alone."""
 INTERPRETER_MIB = 64
-"""Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit. Wider than what
-it holds, so that the resident memory decides (`resident_limit_mib`)."""
+"""Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit. It exceeds
+what the interpreter holds, so that the resident memory decides (`resident_limit_mib`)."""
 RUNNER_RESIDENT_MIB = 24
-"""Resident memory with which the figure of an executed program begins: the runner's that became it."""
+"""Resident memory of a runner that becomes an executed program: the program's peak is at least this."""
 PYTHON_STACK_MIB = 64
 """Main thread's stack. Threads get 8 MiB, as usual, unless the program asks for another size."""
 FILE_MIB = 64

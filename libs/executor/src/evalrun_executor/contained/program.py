@@ -118,7 +118,7 @@ def run_beside_files(code: CodeType, namespace: dict[str, object], directory: st
 
 
 def run_harness(main: Callable[..., None], code: object, namespace: dict[str, object]) -> None:
-    """Run a preloaded harness on the code, compiled where it is a program's, to its end; never returns."""
+    """Run a preloaded harness to its end, on a compiled program or on text; never returns."""
     status = 0
     try:
         main(code)

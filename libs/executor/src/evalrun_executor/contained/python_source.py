@@ -25,8 +25,8 @@ hashlib heapq inspect io itertools json math numbers numpy operator queue random
 threading time types typing
 """
 AHEAD = frozenset(_AHEAD.split())
-"""Imported by the runner where the program names them: once a program, not once a test. Nothing that runs a thread,
-opens a file or leaves a state that a fork would not copy."""
+"""Modules that the runner imports if the program names them: once per program, not once per test. None of them runs a
+thread, opens a file or leaves a state that a fork would not copy."""
 
 # Hostile source can trigger a million SyntaxWarnings, which would go to our own stderr.
 _warning_filters.insert(0, ("ignore", None, SyntaxWarning, None, 0))

@@ -5,7 +5,7 @@ verdict is based on a session's reply.
 """
 
 # ruff: noqa: S102
-# Why: executing code is what it is for.
+# Why: the purpose of this module is to execute code.
 from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]  # no stubs; `signal` itself makes enums of what it gives

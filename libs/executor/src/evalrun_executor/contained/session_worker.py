@@ -70,7 +70,7 @@ class _Execution:
         self.cpu_stop = cpu_before + STOP_FACTOR * seconds
         """CPU time of the interpreter at which the code is interrupted."""
         self.texts = (bytearray(), bytearray())
-        """Of stdout and stderr, up to `output_bytes` each."""
+        """Text of stdout and of stderr, up to `output_bytes` each."""
         self.printed = [0, 0]
         self.reply = bytearray()
         self.stopped = frames.NOT_STOPPED

@@ -17,7 +17,7 @@ _SYSTEM_READABLE = (
 )  # fmt: skip
 _TOOLCHAIN = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/lib", "/lib", "/lib64", "/bin")
 _HEADERS = ("/usr/include", "/usr/local/include", "/usr/share")
-"""What compilers read: Debian's Go has its standard library in the last."""
+"""Directories that compilers read. Debian's Go has its standard library in the last of them."""
 _INTERPRETERS_READ = (
     "/etc/ssl/openssl.cnf", "/usr/share/nodejs", "/usr/share/lua", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
 )  # fmt: skip

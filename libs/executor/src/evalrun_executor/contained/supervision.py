@@ -23,11 +23,13 @@ from evalrun_executor.contained.kernel import count_threads
 from evalrun_executor.contained.limits import MIB
 
 TICK_SECONDS = 0.02
-"""Between two looks at a running child: bounds by how much it can pass a limit that the kernel does not hold."""
+"""Seconds between two checks of a running child. They bound by how much the child can exceed a limit that the kernel
+does not enforce."""
 QUICK_SECONDS = 0.04
 THREADS = 256
 KEPT_STDERR = 1 << 16
-"""Bytes at the end of stderr that are kept: a traceback stands there. Nobody compares stderr, so more is no failure."""
+"""Bytes at the end of stderr that are kept: a traceback stands there. Nobody compares stderr, so a longer text is no
+failure."""
 _SERVICE_LEFT = -1
 _CHUNK = 1 << 18
 _PIPE_BYTES = 1 << 16

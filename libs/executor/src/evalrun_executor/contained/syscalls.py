@@ -220,14 +220,14 @@ PARENTS: frozenset[str] = _PARENTS_ONLY | {
     "setrlimit",
     "tgkill",
 }
-"""Allowed to runners and workers, which fork candidates, whatever the arguments, and to candidates only as their own
-rules say. Each call that is bound to the caller's process id stands here: a parent's is another."""
+"""Calls that runners and workers, which fork candidates, may make with any arguments, and candidates only as their own
+rules say. Each call that is bound to the caller's process id stands here: a parent's process id is another."""
 
 PLAIN: frozenset[str] = frozenset(NUMBERS) - _CONDITIONAL - _COMPILERS_ONLY - _PARENTS_ONLY
-"""Allowed whatever the arguments. Not here, on purpose: sockets but for a connected pair (`sendmsg` could name another
-address), memfd_create and System V memory (they outlive or escape RLIMIT_AS), chmod, chown, utimensat and extended
-attributes (Landlock does not bound them), setpriority and scheduling, splice, fallocate, inotify, io_uring, ptrace,
-bpf, keyctl, userfaultfd, mount, namespaces, open_by_handle_at, and every call that this list has never heard of."""
+"""Calls that are allowed with any arguments. Left out on purpose: sockets but for a connected pair (`sendmsg` could
+name another address), memfd_create and System V memory (they outlive or escape RLIMIT_AS), chmod, chown, utimensat and
+extended attributes (Landlock does not bound them), setpriority and scheduling, splice, fallocate, inotify, io_uring,
+ptrace, bpf, keyctl, userfaultfd, mount, namespaces, open_by_handle_at, and every call that is missing in `NUMBERS`."""
 
 COMPILERS: frozenset[str] = PLAIN | _COMPILERS_ONLY | {"fcntl", "ioctl", "prlimit64", "clone", "kill", "tgkill", "mmap"}
-"""A compiler driver starts its stages, so it may fork and execute; Landlock says what."""
+"""Calls that compilers may make. A driver starts its stages, so it may fork and execute; Landlock limits the files."""

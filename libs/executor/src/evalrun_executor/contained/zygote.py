@@ -60,7 +60,8 @@ SPAWN = struct.Struct("<III")
 ENDED = struct.Struct("<Ii")
 _MAX_FDS = 8
 _THREAD_STACK = 2 << 20
-"""Bytes of each thread's stack, unless the program asks for another size: 200 of 8 MiB are more than its memory."""
+"""Bytes of each thread's stack, unless the program asks for another size: 200 stacks of 8 MiB would exceed its memory.
+"""
 _LOW_FDS = 128
 """A zygote of many slots holds hundreds of descriptors. What a runner gets must lie well below
 `child_bootstrap.HIGHEST_FD`, up to which its children close what they inherit."""
@@ -113,7 +114,7 @@ class Zygote:
             for fd in self._runners:
                 os.close(fd)
             if max(fds) >= _LOW_FDS:
-                # Its children close descriptors up to `HIGHEST_FD` only, so a runner's must not lie above.
+                # A runner's children close descriptors up to `HIGHEST_FD` only, so its own must not lie above.
                 if kind != frames.KIND_SESSION:
                     self._site.forget_rulesets(but=self._site.open_ruleset(slot, PURPOSES[kind]))
                 fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in fds]

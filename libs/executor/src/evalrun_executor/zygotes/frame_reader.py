@@ -37,7 +37,7 @@ class FrameReader:
         """Return the next frame's type and payload; None at the end of the stream.
 
         Args:
-            silence_seconds: how long the runner may stay silent; None without a limit, because the caller has its own.
+            silence_seconds: how long the runner may stay silent; None: no limit, because the caller has a limit.
 
         Raises:
             ExecutorLost: the runner sent nonsense, or nothing for `silence_seconds`.
@@ -131,7 +131,7 @@ class RunRules:
     resident_mib: int
     """Resident memory above which a program has passed its memory limit."""
     own_kill_possible: bool
-    """The program could have sent itself SIGKILL: there is no filter."""
+    """Whether the program could have sent itself SIGKILL, because there is no filter."""
 
 
 def parse_run(payload: bytes, rules: RunRules) -> tuple[int, ProgramRun]:

@@ -29,7 +29,7 @@ class ProgramPipes:
         # A blocking read would stop the whole service while a program prints nothing.
         for fd in (self._out, self._err):
             os.set_blocking(fd, False)
-            # Opening /dev/stdout opens the pipe anew, with the rights of its owner. Without this change a program of
+            # Opening /dev/stdout opens the pipe again, with the rights of its owner. Without this change a program of
             # another user could not.
             if owner != os.geteuid():
                 os.fchown(fd, owner, -1)
@@ -44,7 +44,7 @@ class ProgramPipes:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The ends that the program writes to, ours until `hand_over`."""
+        """The ends that the program writes to. This process holds them, too, until `hand_over`."""
         return self._out_end, self._err_end
 
     def hand_over(self) -> None:

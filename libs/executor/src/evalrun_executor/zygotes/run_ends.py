@@ -35,7 +35,7 @@ def classify_end(
     stderr: bytes,
     own_kill_possible: bool,
 ) -> tuple[End, int | None]:
-    """Return the end and the exit code (negative: signal; None where a limit ended the run).
+    """Return the end and the exit code (negative: signal; None if a limit ended the run).
 
     Args:
         status: the wait status from wait4.

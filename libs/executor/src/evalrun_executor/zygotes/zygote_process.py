@@ -135,7 +135,7 @@ class ZygoteProcess:
             file.flush()
             os.lseek(boot, 0, os.SEEK_SET)
             try:
-                # asyncio's own subprocesses do not do: uvloop's take no user. The fork is made in this thread, because
+                # asyncio's subprocesses cannot be used: uvloop's take no user. The fork is made in this thread, because
                 # the kernel takes the end of the forking thread for the death of the parent.
                 process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, as long as asyncio's own would take
                     [plan.interpreter.path, "-s", "-S", "-B", "-c", _BOOT, str(boot)],

@@ -16,7 +16,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Act, and return the exit code."""
+    """Perform the act, and return the exit code."""
     try:
         if not arguments:
             raise BadInputError("name the ledger, then the act")

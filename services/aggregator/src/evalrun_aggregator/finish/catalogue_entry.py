@@ -35,6 +35,6 @@ def add_to_catalogue(output_dir: str, *, signed_by: str) -> str:
     )
     try:
         catalogue.add(found.run)
-    except Exception as error:  # noqa: BLE001 - nor those of Parquet
+    except Exception as error:  # noqa: BLE001 - Parquet's classes share no other base either
         return f"the run is not in the catalogue of {found.catalogue}: {error}. evalrun index {found.catalogue} adds it"
     return ""

@@ -57,7 +57,7 @@ class OutputJob:
     stopped: StoppedEarly | None
     """How the gates ended the run; None if they did not."""
     staging: Path
-    """A directory on this machine with room for outputs that are sent to a remote place: that of the ledger."""
+    """A directory on this machine with room for outputs that are sent to a remote place: the ledger's directory."""
     wait: Callable[[str], bool]
     """Waits after a remote place refused the outputs, given the error; returns whether to try again."""
     generation: Callable[[], dict[str, float | int | None]] | None = None

@@ -1,4 +1,4 @@
-"""Collects facts for a run's audit: its order, its versions, and the servers' own descriptions."""
+"""Collects facts for a run's audit: its configuration, its versions, and the servers' own descriptions."""
 
 import platform
 import subprocess

@@ -58,7 +58,7 @@ def sample_results(
         samples: samples in order of row.
         problems: the problems of the run.
         asked_model: the spec's model, for completions that do not name theirs.
-        undecided: why a sample has no verdict that was neither judged nor given up.
+        undecided: reason that is given for a sample that was neither judged nor given up.
     """
     position, asked = -1, None
     exchanges: list[Exchange] = []

@@ -34,7 +34,7 @@ class Answers:
         item_states: the states of the items.
         source: takes back the items that are sent again.
         store: takes the verdicts.
-        health: hears of every reply.
+        health: counts the verdicts and the failures of the judge.
         rules: reads verdicts and opens further turns.
         policy: decides on failures.
         now: Unix seconds.

@@ -23,7 +23,8 @@ class RetryPolicy:
     attempts: int = 5
     """Maximum counted failures of an item before it is recorded as not judged."""
     losses: int = 20
-    """The same for broken streams and passed deadlines, which are usually caused by other items or by a long queue."""
+    """Maximum broken streams and passed deadlines of an item before it is recorded as not judged. The limit is higher,
+    because other items or a long queue usually cause them."""
     patience: float = 600.0
     """Seconds of failures without any verdict after which failures always count."""
     first_delay: float = 0.5
@@ -57,7 +58,7 @@ class Outage:
     """Seconds since the judge's first failure after its last verdict. A judge without work gave no verdict either."""
 
     def counts(self, policy: RetryPolicy) -> bool:
-        """Whether the failure counts against the item."""
+        """Return whether the failure counts against the item."""
         return self.judged_meanwhile or self.failing_seconds >= policy.patience
 
 

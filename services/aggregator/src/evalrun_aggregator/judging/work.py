@@ -30,8 +30,7 @@ class Work:
     verdicts_at_sending: int = 0
     """Number of verdicts that the judge had given at that time."""
     with_tests: bool = False
-    """Whether the next request brings the tests, because the judge lacked those that the last request named by digest.
-    """
+    """Whether the next request contains the tests, because the judge did not know the digest in the last request."""
 
 
 class WorkSource:

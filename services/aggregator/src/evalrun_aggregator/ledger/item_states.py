@@ -1,7 +1,8 @@
 """State of every item of a run, and the counts by state. Pure; updated with the ledger, never scanned.
 
-In a run with several turns an item of a later turn is ABSENT until the verdict on the completion before it opens it. An
-item takes a byte, so a million items take a megabyte, and `bytearray.find` finds the next item in a given state.
+In a run with several turns, the item of a later turn is ABSENT until the verdict on the previous completion opens that
+turn. An item takes a byte, so a million items take a megabyte, and `bytearray.find` finds the next item in a given
+state.
 """
 
 from array import array
@@ -70,7 +71,7 @@ class DatasetCounts:
 
     @property
     def total(self) -> int:
-        """Number of completions of the run, including later turns that may follow."""
+        """Number of the dataset's completions in the run, including later turns that may follow."""
         return sum(self.states) - self.states[ItemState.ABSENT] - self.states[ItemState.CANCELLED] + self.may_follow
 
     @property
@@ -81,7 +82,7 @@ class DatasetCounts:
 
     @property
     def accepted(self) -> int:
-        """Samples that passed."""
+        """Number of accepted samples."""
         return self.states[ItemState.ACCEPTED]
 
     @property
@@ -96,7 +97,7 @@ class DatasetCounts:
 
     @property
     def cancelled(self) -> int:
-        """Samples that the gates made needless."""
+        """Number of samples that the gates made needless."""
         return self.states[ItemState.CANCELLED]
 
     @property
@@ -144,7 +145,7 @@ class ItemStates:
 
     @property
     def may_follow(self) -> int:
-        """Maximum number of completions of later turns, by dataset in `datasets`; runs with turns have no repeats."""
+        """Maximum number of completions of later turns, over all datasets; runs with turns have no repeats."""
         return sum(counts.may_follow for counts in self.datasets)
 
     def first(self, state: ItemState, start: int = 0) -> int | None:
@@ -170,7 +171,7 @@ class ItemStates:
                 counts.may_follow += (state in UNJUDGED) - (before in UNJUDGED)
 
     def open_next_turn(self, index: int) -> None:
-        """Set the turn after a rejected answer to pending, unless it is open already or no longer needed."""
+        """Set the turn after a rejected completion to pending, unless it is open already or no longer needed."""
         if self.state(index) is ItemState.REJECTED and self.state(index + 1) is ItemState.ABSENT:
             self.move(index + 1, ItemState.PENDING)
 
@@ -289,8 +290,8 @@ class ItemStates:
         """Cancel items that the gates do not need, and return those that were leased.
 
         Args:
-            kept: how many problems the results count, by the dataset's number, from its first problem on. Repeats that
-                are not complete are cancelled too.
+            kept: number of problems whose results count, by the dataset's number, from its first problem on. Repeats
+                that are not complete are cancelled too.
         """
         if not kept:
             return []

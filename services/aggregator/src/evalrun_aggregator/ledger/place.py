@@ -64,7 +64,7 @@ def check_file_system(path: Path, mount_table: str) -> None:
 def is_in_use(ledger: Path) -> bool:
     """Return whether a process of this machine owns a ledger; True if the kernel does not show it.
 
-    Takes no lock, which would make a run fail that starts at the same moment.
+    No lock is taken, because a run that starts at the same moment would then fail.
     """
     try:
         return is_owned(ledger, LOCK_TABLE.read_text())

@@ -11,8 +11,8 @@ from evalrun_aggregator.ledger.items import MAX_REPEATS, MAX_SAMPLES, PROBLEM_SH
 from evalrun_runtime.exits import BadInputError
 
 SCHEMA_VERSION = 4
-"""1: `replicas.models` was a list, or an object with the load format if the replica reported it. 2: without `engine`.
-3: without `feedbacks`."""
+"""Version of the tables. In version 1 `replicas.models` was a list, or an object with the load format if the replica
+reported it. Before version 3 `replicas` had no column `engine`, before version 4 there was no table `feedbacks`."""
 
 CREATE_FEEDBACKS = "CREATE TABLE feedbacks (row INTEGER PRIMARY KEY, text TEXT NOT NULL)"
 """Table of the messages sent after a completion, by the completion's row. They are kept apart from the verdicts,

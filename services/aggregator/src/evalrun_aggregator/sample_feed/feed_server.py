@@ -1,11 +1,11 @@
-"""Shows the ledger's samples over HTTP on 127.0.0.1 alone: in a pod, to whoever may forward a port to it.
+"""Serves the ledger's samples over HTTP on 127.0.0.1 only: in a pod, to users who may forward a port to the pod.
 
-    GET /recorded?since=SECONDS     [[row, judged, recorded_at], ...] of the verdicts stored since, the oldest first
+    GET /recorded?since=SECONDS     [[row, judged, recorded_at], ...] of the verdicts stored since then, oldest first
     GET /results?rows=1,2,3         these rows as they will stand in results.jsonl, one line of JSON each
-    GET /prompts?first=N            prompts of the problems from number N on, one line of JSON each: some of them; none
-                                    where there are no more
+    GET /prompts?first=N            prompts of the next problems from number N on, one line of JSON each; an empty reply
+                                    means that no problem is left
 
-It keeps nothing: what a client has read is the client's to know.
+The server stores nothing about its clients: each client remembers how far it has read.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ HOST: Final = "127.0.0.1"
 MAX_RECORDED: Final = 50_000
 """Maximum number of verdicts per reply; a client asks again from the time of the last verdict."""
 MAX_ROWS: Final = 256
-"""Rows of one answer: some MB at most, which the aggregator holds in memory while it sends them."""
+"""Maximum number of rows per reply: some MB, which the aggregator holds in memory while it sends them."""
 MAX_PROMPTS: Final = 256
 MAX_PROMPT_BYTES: Final = 1 << 20
-"""After which an answer has no further prompt."""
+"""Size from which on a reply gets no further prompt."""
 _END_SECONDS: Final = 1.0
 
 
 class FeedServer:
-    """The port. It is opened by `start`, and each answer is read in a thread, one after another.
+    """Serves the samples on a port that `start` opens. Each reply is read in a thread, one at a time.
 
     Args:
-        ledger: of the run.
-        port: 0 for any.
+        ledger: ledger of the run.
+        port: port to listen on; 0: any free port.
         iter_prompts: yields the prompts of the run's problems from a number on.
     """
 
@@ -116,7 +116,7 @@ class FeedServer:
 
 
 def join_prompts(prompts: Iterator[JsonObject]) -> bytes:
-    """Return the first prompts, one line of JSON each: at least one if there is any, and as many as an answer holds."""
+    """Return the first prompts, one line of JSON each: at least one if there is any, and as many as a reply holds."""
     lines = bytearray()
     for prompt in islice(prompts, MAX_PROMPTS):
         lines += json.dumps(prompt).encode() + b"\n"

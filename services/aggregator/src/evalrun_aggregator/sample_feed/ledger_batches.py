@@ -121,7 +121,7 @@ class LedgerBatches:
             raise self._unreadable(error) from error
 
     def results(self, samples: Iterable[StoredSample]) -> Iterator[SampleResult]:
-        """Return stored samples as results. Fields that only the dataset contains (prompt, difficulty) are empty."""
+        """Yield stored samples as results. Fields that only the dataset contains (prompt, difficulty) are empty."""
         for completion, stored, _ in samples:
             position, repeat, sample, turn = unpack_row(completion.row)
             dataset, problem = self.problems[position]

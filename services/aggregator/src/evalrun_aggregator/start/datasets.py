@@ -142,8 +142,8 @@ def _select_problems(
         problems: all problems of the source.
         kept: gets the problems that the run uses.
         excluded: gets the problems that are left out, by id.
-        dataset: names the problems that are used, and how many.
-        cut: counts the other problems.
+        dataset: spec of the dataset, with `excludeProblems` and `maxProblems`.
+        cut: counts the problems beyond `maxProblems`.
     """
     left_out = frozenset(dataset.exclude_problems)
     for problem in problems:

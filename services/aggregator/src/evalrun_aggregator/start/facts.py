@@ -133,7 +133,7 @@ def read_max_in_flight(facts: Mapping[str, str]) -> int | None:
 
 
 def max_in_flight_facts(bound: int | None) -> dict[str, str]:
-    """Return that bound as facts of the ledger."""
+    """Return the maximum number of requests in flight per worker as facts of the ledger."""
     return {"max_in_flight": "" if bound is None else str(bound)}
 
 

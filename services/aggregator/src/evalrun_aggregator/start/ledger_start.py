@@ -88,8 +88,8 @@ async def open_run(
         turns: a failed completion may open its sample's next turn.
         asks_for_outputs: a run that has ended writes its outputs again: a race may ask for more of the existing
             results.
-        kept: from the ledger's facts, how many problems of a dataset the results count if its gates have decided
-            without the others.
+        kept: returns, from the ledger's facts, the number of problems whose results count, by the number of each
+            dataset that gates or a race have cut.
         now: Unix seconds.
 
     Raises:

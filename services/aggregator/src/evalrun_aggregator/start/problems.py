@@ -145,7 +145,7 @@ def draws_by_chance(order: RunConfig) -> bool:
 
 
 def count_raced_problems(order: RunConfig, items: RunItems) -> dict[int, int]:
-    """Return how many problems the results count, by the number of the dataset, if a race has not asked for more."""
+    """Return how many problems of each dataset a race has asked for so far, by the dataset's number, if not all."""
     wanted = order.race_problems
     if not wanted:
         return {}

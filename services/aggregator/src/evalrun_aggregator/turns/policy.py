@@ -1,8 +1,8 @@
 """Decides whether a sample gets another turn, and builds its messages. Pure.
 
 A turn opens once the completion before it was judged and failed, with the feedback on that completion, which is stored
-with its verdict in a single transaction. The stored feedback opens the turn after a restart, and is what is sent, so a
-kill between turns changes nothing.
+with its verdict in a single transaction. After a restart the stored feedback opens the turn and is sent to the model,
+so a kill between turns changes nothing.
 """
 
 from collections.abc import Iterable, Sequence

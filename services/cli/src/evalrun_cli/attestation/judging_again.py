@@ -25,12 +25,13 @@ _FROM_RUN: Final = ("judgeMode", "functionTests", "stopAfterTimeouts", "comparat
 """Settings of a dataset that verdicts depend on."""
 _LIMITED: Final = ("timeout", "assumed_timeout", "memory_limit")
 NEAR_LIMIT: Final = 0.5
-"""Share of the CPU time at which the other side was stopped: from there on, a slower machine may decide otherwise."""
+"""Share of the CPU time at which the other side was stopped. A test that used more may end differently on a slower
+machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A verdict that came out otherwise."""
+    """A verdict that differs when judged again."""
 
     name: str
     """Dataset, problem and sample."""
@@ -50,7 +51,7 @@ class JudgedAgain:
     left_out: Sequence[str]
     """Rows that were not judged in the first place, or whose problem is missing here."""
     judge: Mapping[str, Any]
-    """Description of this machine's judge by itself."""
+    """Description that this machine's judge gives of itself."""
 
 
 def judge_again(
@@ -174,7 +175,7 @@ def name_row(row: ResultRow) -> str:
 
 
 def changes(before: ResultRow, now: ResultRow) -> list[str]:
-    """Describe how a verdict differs, the verdict itself first; empty if it is the same."""
+    """Describe how a verdict differs, its outcome first and then its tests; empty if nothing differs."""
     found = [
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in ("accepted", "final_status", "score")

@@ -83,7 +83,7 @@ def check_baselines(policy: Path, files: TrustFiles) -> None:
 
 
 def read_trust(files: TrustFiles) -> "Trust":
-    """Read whom the user trusts, and what they took back.
+    """Read the signers that the user trusts, and the attestations that were revoked.
 
     Raises:
         BadInputError: an option cannot be used, or the packages for signing are not installed.

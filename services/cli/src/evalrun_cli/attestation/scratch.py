@@ -8,6 +8,6 @@ from tempfile import TemporaryDirectory
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make an empty folder of this user's alone."""
+    """Yield an empty directory that only this user can read. It is removed at the end of the context."""
     with TemporaryDirectory(prefix="evalrun-verify-") as folder:
         yield Path(folder)

@@ -23,7 +23,7 @@ class SignerOptions:
         """Return the signer. An identity is requested at once, so that a missing identity shows before work is done.
 
         Raises:
-            BadInputError: the options name none or several, or there is no such key or identity.
+            BadInputError: the options name no signer or several, or there is no such key or identity.
         """
         if (self.key is None) != self.sigstore:
             raise BadInputError("name one signer: --key FILE, or --sigstore for the identity of this environment")

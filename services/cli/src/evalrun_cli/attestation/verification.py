@@ -77,7 +77,7 @@ class Report:
 
 
 def verify(place: Path, asked: VerifyOptions, options: LocalOptions) -> ExitCode:
-    """Check a bundle, or the folder of an attested run.
+    """Check a bundle, or the directory of an attested run.
 
     Raises:
         BadInputError: the place, a key or another file cannot be used, or this machine cannot judge.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MEMORY: Final = "768MB"
 OF_THE_CATALOGUE: Final = frozenset({"runs", "datasets", "metrics", "gates", "results"})
 OF_THE_RUNS: Final = frozenset({"answers", "tests"})
-"""Views over the runs' own files: DuckDB opens each of them before it answers anything."""
+"""Views over the runs' own files: DuckDB opens each of these files before it runs a query."""
 
 _LIVE: Final = """
 CREATE TABLE live AS SELECT * EXCLUDE (newest) FROM (
@@ -98,7 +98,7 @@ def open_database(place: str, views: Collection[str] = OF_THE_CATALOGUE) -> Iter
                 _create_view_of_results(connection, folder)
             if is_local and not OF_THE_RUNS.isdisjoint(views):
                 _create_views_of_texts(connection, Path(path))
-            # The progress bar would stand among the rows.
+            # The progress bar would be printed among the rows.
             connection.execute("SET enable_progress_bar = false")
             connection.execute("SET allowed_directories = $1", [[str(folder), *([path] if is_local else [])]])
             connection.execute("SET enable_external_access = false")

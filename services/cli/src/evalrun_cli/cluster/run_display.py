@@ -26,7 +26,7 @@ class RunDisplay(Protocol):
 
 
 class PlainRunDisplay:
-    """Prints a line when phase or reason changes, and every few seconds when the counts do."""
+    """Prints a line when the phase changes, and every few seconds if the reason or the counts have changed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -35,7 +35,7 @@ class PlainRunDisplay:
         self._printed_at: datetime | None = None
 
     def update(self, run: EvalRun, now: datetime) -> None:
-        """Print a line if enough time has passed."""
+        """Print a line if the phase is new, or if something else has changed and enough time has passed."""
         state = (get_status(run).phase, reason_line(run))
         counts = "".join(dataset.model_dump_json() for dataset in get_status(run).datasets)
         due = self._printed_at is None or now - self._printed_at >= PLAIN_INTERVAL
@@ -61,7 +61,7 @@ class LiveRunDisplay:
         self._live.update(Group(*status_tables(run, now)), refresh=True)
 
     def close(self) -> None:
-        """Remove the bars, because the final state is printed next."""
+        """Remove the tables, because the final state is printed next."""
         self._live.stop()
 
 

@@ -70,7 +70,7 @@ def reason_line(run: EvalRun) -> str:
 
 
 def status_tables(run: EvalRun, now: datetime) -> Iterator[Table | Text]:
-    """Return a heading, the conditions, the datasets, and where things lie."""
+    """Yield a heading, the conditions, the datasets, and other facts, such as the URL of the outputs."""
     status, metadata = get_status(run), run.metadata
     heading = f"EvalRun {metadata.namespace}/{metadata.name}: {status.phase or 'Pending'}"
     yield Text(heading, style="bold")

@@ -1,4 +1,4 @@
-"""Every subcommand: its flags and its help, a module a purpose.
+"""Every subcommand: its flags and its help, in one module per purpose.
 
 What a command runs is imported inside its function, to keep `evalrun --help` fast.
 """

@@ -14,7 +14,7 @@ from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_runtime.distribution import NAME
 
 SINCE_START = stopwatch()
-"""This module is imported first: what a command shows includes its own start."""
+"""Seconds since this module was imported. It is imported first, so that the time of a command includes its start."""
 
 EXIT_CODES = """\b
 Exit codes:
@@ -32,7 +32,7 @@ Command = Callable[..., int]
 
 
 class LocalDirectory(click.Path):
-    """A directory of this machine. A URL is refused, which would else become a directory of that name."""
+    """A directory of this machine. A URL is refused, because it would become a directory of that name."""
 
     name = "directory"
 
@@ -168,7 +168,7 @@ def add_format_flags(command: Command) -> Command:
 
 
 def add_formats(*views: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the flags for one of some formats, the first by default, and its destination."""
+    """Return a decorator that adds the flags for the format, by default the first of `views`, and the destination."""
     form = click.option(
         "--format",
         "view",

@@ -9,7 +9,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 STARTING_POINTS = Path(__file__).parents[1] / "starting_points"
 AS_TEXT = ".txt"
-"""Ending of a script among them: its imports are not those of this package."""
+"""Suffix of a script among the starting points: it is stored as text, because it imports other packages."""
 
 
 @evalrun.command(name="init", epilog="Exit codes: 0 written, 2 a file is there already.")

@@ -144,7 +144,7 @@ def judge(
         raise click.UsageError("--problems and --responses: name the files, or --verl-config evaluation.yaml")
     from evalrun_cli.local.parts import launch_parts, select_parts
 
-    # before the imports that take longest
+    # The parts are launched before the imports that take longest.
     with launch_parts(select_parts(options), [*problems, *responses]) as launched:
         from evalrun_api.v1alpha1 import Grader
         from evalrun_cli.local.run_session import session_for

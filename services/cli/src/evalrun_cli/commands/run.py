@@ -107,7 +107,8 @@ def parse_labels(written: Sequence[str]) -> dict[str, str]:
     help="On GPUs here: a run for each directory of the pattern, e.g. 'checkpoints/global_step_*', on replicas that "
     "start once and take one checkpoint's weights after another's.",
 )
-@click.option("--race-problems", type=click.IntRange(min=1), hidden=True)  # of a run in a race, which `race` starts
+# `evalrun race` passes this flag to the runs that it starts.
+@click.option("--race-problems", type=click.IntRange(min=1), hidden=True)
 @click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this directory.")
 @click.option(
     "--request-timeout",
@@ -206,7 +207,8 @@ def run(
     if namespace is not None or no_follow:
         raise click.UsageError("--namespace, --no-follow: only for runs in a cluster: remove --local")
 
-    def make_quick_run() -> "QuickRun":  # imported late: the services are launched before
+    # The import is made late, because the services are launched first.
+    def make_quick_run() -> "QuickRun":
         from evalrun_cli.local.quick_run import QuickRun
 
         return QuickRun(
@@ -250,8 +252,10 @@ def run(
     launches = not endpoints and gpu_options.gpus is not None
     generates = bool(file or endpoints or launches)
     names = select_parts(options, generates=True, plays_back=plays_back, launches=launches) if generates else []
-    names = [name for name in names if name != "rollout"]  # it imports little, and it may end late
-    with launch_parts(names, [] if resume is None else [str(resume)]) as launched:  # before the longest imports
+    # The rollout is not launched ahead, because it imports little and may end late.
+    names = [name for name in names if name != "rollout"]
+    # The parts are launched before the imports that take longest.
+    with launch_parts(names, [] if resume is None else [str(resume)]) as launched:
         from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import run_file, run_quickly
 

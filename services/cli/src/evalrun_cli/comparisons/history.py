@@ -37,7 +37,7 @@ def history(
     schedules: Sequence[str] = (),
     trust_config: Path | None = None,
 ) -> ExitCode:
-    """Show the curves of the runs in some directories or URLs, each of a run or of many runs.
+    """Show the curves of the runs in some directories or URLs, each of which holds one run or many.
 
     Args:
         places: directories or URLs.
@@ -84,7 +84,8 @@ def runs_below(place: str, trust: "Trust | None" = None) -> list[HistoryRun]:
 
 
 def places_below(place: str) -> list[str]:
-    """Return where the runs of `runs_below` lie, without reading them. Raises BadInputError as it does."""
+    """Return the places of the runs that `runs_below` returns, without reading the runs. Raises BadInputError if there
+    is none."""
     if _is_run(place):
         return [place]
     found = [below for below in _below(place) if _is_run(below)]
@@ -168,7 +169,7 @@ def bounds(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def drawn(point: Point, low: float, high: float, columns: int = PLOT_COLUMNS) -> str:
-    """Return a point with its interval on a scale from low to high, in so many characters."""
+    """Return a point with its interval on a scale from low to high, in at most `columns` characters."""
     if point.value is None:
         return ""
     width = high - low

@@ -16,7 +16,7 @@ def history_page(found: Sequence[tuple[str, Curve]], stepless: Sequence[str]) ->
 
     Args:
         found: each curve with its title.
-        stepless: places of runs that say no step.
+        stepless: places of runs that name no step.
     """
     return page(
         "Checkpoints over time",

@@ -35,8 +35,8 @@ def print_leaderboard(
     """Rank the runs in several directories or URLs, and show or write the tables.
 
     Args:
-        places: of runs, or of directories of runs.
-        datasets: to rank them on; none: all.
+        places: places of runs, or of directories of runs.
+        datasets: names of the datasets to rank the runs on; empty: all.
         trust: which signatures count.
         view: a key of `VIEWS`.
         output: file to write; None: print.
@@ -87,7 +87,7 @@ def row(each: Entry) -> list[str]:
 
 
 def notes(found: Leaderboard) -> list[str]:
-    """Return how to read the ranks, and which runs have none."""
+    """Return notes on how to read the ranks, and on the runs that have none."""
     read = (
         "A rank such as 2-4 says that the entry cannot be told apart from others. With Holm's correction over the "
         f"{found.tests:,} pairs, equal runs are ranked apart in at most {100 * ERROR:.0f} % of leaderboards"

@@ -23,11 +23,11 @@ BEST_AT: Final = {
 
 
 def print_race(places: Sequence[str], *, dataset: str | None, population: Population, as_json: bool) -> ExitCode:
-    """Race the runs in several directories or URLs and print the result; one that is undecided is `INCONCLUSIVE`.
+    """Race the runs in several directories or URLs and print the result. An undecided race is GATE_INCONCLUSIVE.
 
     Raises:
-        BadInputError: fewer than two runs are named, one is named twice or holds no finished run, or they cannot be
-            raced.
+        BadInputError: fewer than two places are named, a place is named twice or holds no finished run, or the runs
+            cannot be raced.
     """
     if len(places) < 2:
         raise BadInputError(f"{places[0]}: is one run: name at least two")

@@ -12,10 +12,11 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def write_report(run: str, *, output: Path | None) -> ExitCode:
-    """Write the report of the run in a directory; `output`: where, if not into the directory.
+    """Write the report of a run into its directory, or to the file `output` if that is given.
 
     Raises:
-        BadInputError: no finished run there, or the file cannot be written.
+        BadInputError: there is no finished run, the run is not on this machine and `output` is missing, or the file
+            cannot be written.
     """
     stored = StoredRun.open(run)
     target = output or _locate_report(run)

@@ -103,7 +103,8 @@ def _side_by_side(phases: PhaseTable, datasets: Sequence[DatasetAcross]) -> Mark
 def _phase_cell(metric: str, standing: Standing | None, goal: PhaseRow | None) -> Child:
     if standing is not None:
         value, low, high = standing.value, standing.low, standing.high
-    elif goal is not None and goal.value is not None and goal.difference is None:  # only that run has such a figure
+    # Only this run has the metric.
+    elif goal is not None and goal.value is not None and goal.difference is None:
         value, low, high = goal.value, goal.low, goal.high
     else:
         return "not measured" if goal is not None else "-"

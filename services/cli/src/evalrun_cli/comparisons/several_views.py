@@ -45,7 +45,7 @@ def compare_several_runs(
     """Compare the runs in several directories or URLs, and show or write the comparison.
 
     Raises:
-        BadInputError: a place is named twice or holds no finished run, nothing can be compared, a run says no
+        BadInputError: a place is named twice or holds no finished run, nothing can be compared, a run names no
             phase, or the file cannot be written.
     """
     named: Mapping[str, TrainingPhase] = {}
@@ -65,7 +65,7 @@ def compare_several_runs(
 def phase_places(places: Sequence[str]) -> tuple[list[str], dict[str, TrainingPhase]]:
     """Return the runs of a training, the baseline's first, and the phases that the user names as PHASE=RUN.
 
-    A directory or URL that is no run stands for the runs in it that say their phase. Raises BadInputError.
+    A directory or URL that is no run stands for the runs in it that name their phase. Raises BadInputError.
     """
     found: list[tuple[str, TrainingPhase | None]] = []
     named: dict[str, TrainingPhase] = {}
@@ -85,7 +85,7 @@ def compare_places(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool) 
     """Compare the runs in several directories or URLs.
 
     Raises:
-        BadInputError: as `compare_several_runs` says.
+        BadInputError: a place is named twice or holds no finished run, or nothing can be compared.
     """
     if len(places) < 2:
         raise BadInputError(f"{places[0]}: is one run: name at least two, the baseline first")

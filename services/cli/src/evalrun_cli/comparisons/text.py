@@ -55,7 +55,8 @@ def shown_differences(each: DatasetComparison) -> list[Difference]:
 
 
 def _repeats_headline(found: Difference, headline: Difference | None) -> bool:
-    """Return whether it is a pass ratio with the headline's values, as where each problem has a single test."""
+    """Return whether the difference is that of a pass ratio with the headline's values, which happens if each problem
+    has a single test."""
     if found.metric != RATIO_OF_TESTS or headline is None:
         return False
     ours, its = ((each.problems, each.baseline, each.candidate, each.difference) for each in (found, headline))
@@ -76,7 +77,7 @@ def p_value(p: float) -> str:
 
 
 def is_clear(difference: Difference) -> bool:
-    """Return whether the interval leaves 0 out."""
+    """Return whether the interval excludes 0."""
     return difference.low is not None and difference.high is not None and (difference.low > 0 or difference.high < 0)
 
 

@@ -44,7 +44,7 @@ def compare(first: str, second: str, *, view: str, output: Path | None) -> ExitC
     """Compare the runs in two directories or URLs, and show or write the comparison.
 
     Raises:
-        BadInputError: no finished run there, the runs share no dataset, or the file cannot be written.
+        BadInputError: a place holds no finished run, the runs share no dataset, or the file cannot be written.
     """
     write(VIEWS[view](compare_two(first, second)), output)
     return ExitCode.SUCCEEDED
@@ -54,7 +54,7 @@ def compare_two(first: str, second: str) -> Comparison:
     """Compare the runs in two directories or URLs.
 
     Raises:
-        BadInputError: no finished run there, or the runs share no dataset.
+        BadInputError: a place holds no finished run, or the runs share no dataset.
     """
     baseline, candidate = run_facts(first), run_facts(second)
     comparison = compare_runs(baseline, candidate)
@@ -260,7 +260,7 @@ def plain(text: str, style: str = "") -> Text:
 
 
 def terminal() -> Console:
-    """Return the console that formats text for the terminal, or for a file of some width."""
+    """Return the console that formats text: as wide as the terminal or COLUMNS says, else `SOME_WIDTH` columns wide."""
     return open_console(width=SOME_WIDTH)
 
 

@@ -27,7 +27,8 @@ def control_local(directory: Path, act: Act) -> ledger_pb2.ControlRunResponse:
     """Have the process of a run on this machine perform an act.
 
     Raises:
-        BadInputError: it does not run, or is of another version; the message says what to write.
+        BadInputError: the run is not under way and has no results, or its process is of another version; the message
+            names a remedy.
     """
     workspace = Workspace(directory.resolve())
     try:
@@ -44,7 +45,7 @@ def control_local(directory: Path, act: Act) -> ledger_pb2.ControlRunResponse:
 
 
 def _remedy(directory: Path) -> str:
-    """Say which command goes on with a run that does not run."""
+    """Return a clause with the command that goes on with a run whose process has ended."""
     place = shlex.quote(str(directory))
     content = _summary(Workspace(directory))
     if content is None or content.get("partial"):

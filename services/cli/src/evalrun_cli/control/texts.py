@@ -16,7 +16,7 @@ class ControlledRun:
     name: str
     """Name as in `evalrun ctl NAME`."""
     remedy: str
-    """A sentence without its subject: the command that continues an ended run."""
+    """A clause with the command that helps after the run's end, such as `evalrun resume DIR does the rest`."""
 
 
 REFUSED: Final = {
@@ -41,7 +41,7 @@ def outcome_text(act: Act, response: ledger_pb2.ControlRunResponse, run: Control
 
 
 def outcome_json(act: Act, response: ledger_pb2.ControlRunResponse, run: ControlledRun) -> dict[str, object]:
-    """Return the same for programs."""
+    """Return the result of an accepted act as JSON for programs."""
     return {
         "run": run.name,
         "act": " ".join(render_words(act)),

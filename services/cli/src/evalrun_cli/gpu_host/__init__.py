@@ -1,5 +1,5 @@
 """Replicas on this machine's GPUs: chooses GPUs and interpreter, computes how many fit, and finds what is missing.
 
-Pure: replica_fit, part_times. Programs and files: gpus, interpreter, environment. What runs lies in
-`evalrun_generator.gpu_host`.
+Pure: options, part_times, replica_fit. Programs, files and network: doctor, environment, gpus, interpreter,
+preparation, ray_address. The code that runs the replicas is `evalrun_generator.gpu_host`.
 """

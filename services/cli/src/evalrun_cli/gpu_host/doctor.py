@@ -33,12 +33,12 @@ class Finding:
     name: str
     value: str
     lacks: str = ""
-    """Remedy of what is missing; empty: nothing is missing."""
+    """The missing part, or its remedy; empty: nothing is missing."""
     is_required: bool = True
-    """False: only replicas on this machine need it."""
+    """False: programs can be judged on this machine without it."""
 
     def to_wire(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the finding as JSON."""
         return {"name": self.name, "value": self.value, "lacks": self.lacks, "required": self.is_required}
 
 
@@ -69,7 +69,7 @@ def _judging_findings() -> list[Finding]:
 
 
 async def _contain() -> tuple[ContainmentReport | str, Sequence[str]]:
-    """Return the containment that programs reach here, or why none runs; and the languages."""
+    """Return the containment that programs get here, or the reason why no program can run; and the languages."""
     executor = Executor(ExecutorPlan(slots=1, allow_uncontained=True))
     try:
         await executor.start()
@@ -159,7 +159,7 @@ def engine_findings(found: Interpreter | str, *, has_gpus: bool) -> list[Finding
 
 
 def hub_cache(environment: Mapping[str, str]) -> Path:
-    """Return where models are downloaded to. Pure."""
+    """Return the directory to which models are downloaded. Pure."""
     home = Path(environment.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     return Path(environment.get("HF_HUB_CACHE", home / "hub"))
 

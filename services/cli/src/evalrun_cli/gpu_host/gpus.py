@@ -42,7 +42,7 @@ class ChosenGpus:
 
     @property
     def indices(self) -> list[str]:
-        """Their numbers, as nvidia-smi has them."""
+        """Numbers of the GPUs in nvidia-smi."""
         return [gpu.index for gpu in self.gpus]
 
 
@@ -107,8 +107,8 @@ def check_free_memory(gpus: Sequence[Gpu], utilization: float) -> None:
     """Raise BadInputError if other processes hold the memory that the engine needs.
 
     Args:
-        gpus: that the engine gets.
-        utilization: share of a GPU's memory that it takes.
+        gpus: GPUs of the engine.
+        utilization: share of a GPU's memory that the engine takes.
     """
     for gpu in gpus:
         free = gpu.memory_mib - gpu.used_mib

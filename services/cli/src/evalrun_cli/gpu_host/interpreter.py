@@ -18,7 +18,7 @@ SECONDS: Final = 60.0
 MIN_PYTHON: Final = (3, 11)
 
 EXACT: Final[Mapping[str, str]] = {"verl": "0.9.1"}
-"""Replicas are started by interfaces that verl changes with each release."""
+"""Packages of which only one version works: verl changes the interfaces that start replicas with each release."""
 NEEDED: Final[Mapping[str, str]] = {
     "aiohttp": "3.13", "grpcio": "1.80", "omegaconf": "2.3", "prometheus-client": "0.22", "protobuf": "6.31",
     "psutil": "5", "pydantic": "2.11", "pydantic-settings": "2.10", "pyyaml": "6.0", "ray": "2.49", "tensordict": "0.8",
@@ -60,12 +60,12 @@ def find_interpreter(given: Path | None, *, cpu: bool, environments: tuple[GpuEn
     """Return the interpreter with verl: `given`, that of `evalrun setup gpu`, or this interpreter.
 
     Args:
-        given: by --gpu-python.
-        cpu: the CPU build is asked for.
-        environments: those that `evalrun setup gpu` installs.
+        given: interpreter that --gpu-python names; None: the flag is absent.
+        cpu: whether the CPU build is wanted.
+        environments: environments that `evalrun setup gpu` installs.
 
     Raises:
-        BadInputError: none is there.
+        BadInputError: there is no such interpreter.
     """
     if given is not None:
         path = given.expanduser()
@@ -104,7 +104,7 @@ def check_interpreter(path: Path, engine: str) -> Interpreter:
     """Return an interpreter that can run replicas.
 
     Raises:
-        BadInputError: it cannot; the message has the command that installs the missing packages.
+        BadInputError: the interpreter does not run, is too old, or lacks packages; the message names a remedy.
     """
     found = inspect_interpreter(path)
     if found.python[:2] < MIN_PYTHON:

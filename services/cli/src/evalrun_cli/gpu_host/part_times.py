@@ -25,7 +25,7 @@ class PartTimes:
         """Process a status. Yield news about replicas, one line each.
 
         Args:
-            status: newest.
+            status: the newest status.
             now: seconds since the command began.
         """
         launched = [replica for replica in status.replicas if replica.gpus]
@@ -58,7 +58,7 @@ class PartTimes:
         """Return a line with the time of each phase and the total.
 
         Args:
-            host: seconds that the process which starts Ray has told, by name.
+            host: times that the process which starts Ray reported, in seconds by name.
             ended_at: seconds since the command began.
         """
         parts = [

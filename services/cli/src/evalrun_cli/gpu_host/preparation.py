@@ -31,7 +31,7 @@ class PreparedReplicas:
 
     @property
     def flags(self) -> list[str]:
-        """Flags of `evalrun_generator.gpu_host` for them."""
+        """Flags of `evalrun_generator.gpu_host` for these replicas."""
         if self.ray_address is not None:
             return [f"--gpu-python={self.python}", f"--join-ray={self.ray_address}"]
         where = f"--gpus={','.join(self.gpus)}" if self.gpus else f"--pretended-gpus={self.pretended}"
@@ -83,7 +83,7 @@ def select_first_gpus(chosen: ChosenGpus, count: int) -> ChosenGpus:
 
 
 def _prepare_on_cluster(spec: EvalRunSpec, options: GpuOptions, file: str) -> PreparedReplicas:
-    """Return the same for a running Ray cluster, which knows its GPUs."""
+    """Return the replicas of a spec for a running Ray cluster, which knows its GPUs."""
     if options.gpus is not None:
         raise BadInputError("--gpus: the Ray cluster of --ray-address has its own: leave --gpus away")
     if options.ray_address is not None and not options.ray_address.startswith(KEPT):

@@ -17,10 +17,10 @@ def check_ray_address(address: str, *, uses_tls: bool = False, seconds: float = 
     Args:
         address: HOST:PORT.
         uses_tls: whether Ray's connections are encrypted; then it is only checked that somebody listens.
-        seconds: for each of two attempts.
+        seconds: timeout of each of the two checks, for a listener and for Ray.
 
     Raises:
-        BadInputError: nobody listens there, or no Ray.
+        BadInputError: the address is malformed, nobody listens there, or the listener is not Ray.
     """
     found = re.fullmatch(r"([^:/\s]+):([0-9]{1,5})", address)
     if found is None or not 0 < int(found[2]) < 65536:

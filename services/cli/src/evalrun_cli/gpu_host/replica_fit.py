@@ -8,9 +8,9 @@ def fit_rollout(rollout: Rollout, gpus: int, replicas: int | None, where: str) -
     """Return the rollout for one machine: a fixed number of replicas on a node with their GPUs.
 
     Args:
-        rollout: the file's.
+        rollout: rollout of the file.
         gpus: GPUs that may be used.
-        replicas: wanted by a flag; None: as the file has it.
+        replicas: number of replicas that a flag asks for; None: as many as the file names.
         where: the file's name, for messages.
 
     Raises:

@@ -56,7 +56,7 @@ def find_checkpoints(pattern: str) -> list[Checkpoint]:
     """Return the checkpoints that a pattern names, in the order of the numbers in their names.
 
     Raises:
-        BadInputError: there are none, or one holds no weights.
+        BadInputError: there are none, one holds no weights, or two have the same name.
     """
     place = Path(pattern).expanduser()
     found = [path for path in Path(place.anchor or ".").glob(str(place.relative_to(place.anchor))) if path.is_dir()]
@@ -133,11 +133,11 @@ def run_checkpoints(
         checkpoints: checkpoints in order.
         manifest: the EvalRun, with `spec.rollout`; its model is replaced.
         base: directory that relative sources lie in.
-        output: of the results, a directory per checkpoint; None: a new one.
-        flags: of each run's command.
-        gpu_options: what the user says about this machine.
+        output: directory of the results, with a subdirectory per checkpoint; None: a new directory.
+        flags: flags of each run's command.
+        gpu_options: the user's options for this machine's GPUs.
         view: serve the page of the runs meanwhile.
-        say: gets a line per checkpoint.
+        say: shows a line to the user.
 
     Raises:
         BadInputError: the EvalRun, a flag or a checkpoint cannot be used.
@@ -180,7 +180,7 @@ def plan_replicas(
 
 
 def open_directory(output: Path | None, manifest: Mapping[str, Any]) -> Path:
-    """Return the directory of a series, `output` or a new one; it exists."""
+    """Create the directory of a series, `output` or a new directory, and return it."""
     directory = (output or default_directory(str(manifest["metadata"]["name"]), datetime.now(UTC))).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     return directory
@@ -231,7 +231,7 @@ def read_manifest(file: Path) -> dict[str, Any]:
 def apply_checkpoint(manifest: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
     """Return an EvalRun of a checkpoint, with the checkpoint's model.
 
-    Its step is the number in the checkpoint's name, if there is one and the file names no step.
+    Its step is the number in the checkpoint's name. If the name has no number, the step of the file stays.
     """
     spec = dict(manifest["spec"])
     spec["model"] = {**dict(spec.get("model") or {}), "path": str(checkpoint.directory)}
@@ -305,7 +305,7 @@ def _absolute(place: str, base: Path) -> str:
 
 
 def _make_flags(options: LocalOptions) -> list[str]:
-    """Return the flags of the command that have the same options."""
+    """Return the flags of a command that gives the same options."""
     flags = []
     for name, value in options.flags.items():
         if isinstance(value, (list, tuple)):

@@ -49,10 +49,10 @@ def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float, pace: Pa
     """Return a line with time, state, counts and score of each dataset, open requests, pace, and the run's obstacle.
 
     Args:
-        status: newest.
-        seconds: since the command began.
-        pace: of the run.
-        requests: that are open.
+        status: the newest status.
+        seconds: seconds since the command began.
+        pace: pace of the run.
+        requests: the open requests.
     """
     parts = [STATE_NAMES.get(status.state, "starting")]
     for dataset in status.datasets:
@@ -126,7 +126,7 @@ class PlainDisplay:
         self._warnings = Warnings()
 
     def update(self, status: ledger_pb2.GetStatusResponse) -> None:
-        """Print a line if enough time has passed."""
+        """Print a line if the state or the obstacle is new, or if something has changed and enough time has passed."""
         self._warnings.show(self._console, status)
         same = status.state == self._state and not self._news.is_new(waits_for(status))
         now = self._clock()

@@ -27,7 +27,8 @@ class Fork:
 def can_fork() -> bool:
     """Return whether a child may be forked and watched here.
 
-    Not with a second thread, since a lock that it holds would stay locked in the child; nor without /proc or pidfds.
+    A process with a second thread may not fork, because a lock that this thread holds would stay locked in the child.
+    Without /proc or pidfds a child cannot be watched.
     """
     try:
         os.close(os.pidfd_open(os.getpid()))
@@ -37,12 +38,12 @@ def can_fork() -> bool:
 
 
 def fork(name: str, main: Callable[[], int]) -> Fork:
-    """Fork a child that calls `main` and ends with the code that it returns. Call it outside an event loop.
+    """Fork a child that calls `main` and ends with the code that `main` returns. Call `fork` outside an event loop.
 
     The child has a session of its own, a new stdin and stdout, this process's stderr, and no other descriptor.
 
     Args:
-        name: of the process, as `ps -o comm` shows it.
+        name: name of the process, as `ps -o comm` shows it.
         main: runs in the child. It must not rely on threads, locks or open files of this process.
     """
     stdin, our_stdin = os.pipe()
@@ -110,18 +111,18 @@ class ForkedProcess:
         self._ended.set()
 
     async def wait(self) -> int:
-        """Wait until it ends and return its exit code, negative for a signal."""
+        """Wait until the child ends and return its exit code, negative for a signal."""
         while self.returncode is None:
             await self._ended.wait()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send the child a signal, unless the child has ended."""
         if self.returncode is None:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def kill(self) -> None:
-        """Kill it, unless it has ended."""
+        """Kill the child, unless it has ended."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -133,7 +134,7 @@ def _run_child(name: str, main: Callable[[], int], stdin: int, stdout: int) -> N
         os.setsid()
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)
-        for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - while its own descriptor is closed below
+        for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - a complete list: its own descriptor is closed below
             _close(int(entry))
         sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
         Path("/proc/self/comm").write_text(name[:MAX_NAME])
@@ -154,7 +155,7 @@ def _close(descriptor: int) -> None:
     try:
         if descriptor > 2:
             os.close(descriptor)
-    # The descriptor is that with which the directory of descriptors was listed.
+    # This is the descriptor with which the directory was listed, and it is closed already.
     except OSError:
         return
 

@@ -48,8 +48,8 @@ GROWTH: Final = 1.25
 """A block multiplies a run's number of problems by this factor. A run that could be dropped judges a quarter too many,
 or half as many again if it was a block ahead; and weights are exchanged few times."""
 LAST_BLOCK: Final = 1.1
-"""A block that comes so near to the last problem includes the rest: a small block costs as many exchanges as a large
-one."""
+"""A block within this factor of all problems includes the rest: a small block costs as many exchanges of weights as a
+large block."""
 FILE: Final = "race.json"
 
 
@@ -67,7 +67,7 @@ def race_files(files: Sequence[Path], rules: RaceRules, *, output: Path | None, 
     """Race the EvalRuns of some files, which use running servers.
 
     Raises:
-        BadInputError: there are fewer than two, or they cannot be raced.
+        BadInputError: there are fewer than two files, or their runs cannot be raced.
     """
     if len(files) < 2:
         raise BadInputError(f"{files[0]}: is one run: name at least two, or --checkpoints")
@@ -102,7 +102,7 @@ def race_checkpoints(
     """Race the checkpoints of a pattern. Each replica loads the weights of one checkpoint after another.
 
     Raises:
-        BadInputError: there are fewer than two, or the EvalRun or a flag cannot be used.
+        BadInputError: there are fewer than two checkpoints, or the EvalRun or a flag cannot be used.
     """
     checkpoints = find_checkpoints(pattern)
     if len(checkpoints) < 2:
@@ -244,9 +244,10 @@ class LiveRace:
         return grown
 
     def choose(self, going: Collection[str]) -> Choice | None:
-        """Return the run with the fewest problems, and its next number of problems; None for now or at the end.
+        """Return the run with the fewest problems, which goes on next, and the flags for its next number of problems.
 
-        No run gets more than a block ahead of the others, which may still drop it.
+        Return None if no run may go on now, or the race is over. No run gets more than a block ahead of the others,
+        because their results may still drop it.
         """
         racing = [run for run in self._runs if run.label in self.racing]
         if len(racing) == 1:
@@ -262,7 +263,7 @@ class LiveRace:
         return run, ["--race-problems", str(next_block(count, size))]
 
     def _drawn(self, label: str) -> tuple[int, int | None]:
-        """Return how many problems a run has, and the number of all problems if it has any."""
+        """Return how many problems a run has, and the number of all problems; the latter is None without results."""
         facts = self._facts.get(label)
         if facts is None:
             return 0, None

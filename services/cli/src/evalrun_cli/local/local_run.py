@@ -164,12 +164,13 @@ class LocalRun:
             return None
         try:
             host = json.loads((self._workspace.logs / HOST_TIMES).read_bytes())
-        except (OSError, ValueError):  # every answer was stored already
+        # The file is missing if every completion was stored already.
+        except (OSError, ValueError):
             host = {}
         return self._part_times.line(host, self._clock())
 
     def _interrupt(self, display: Display) -> None:
-        """Stop the run and say what is awaited. At the second call, stop without waiting."""
+        """Stop the run and tell the user what it waits for. At the second call, stop without waiting."""
         if self._stopped.is_set():
             display.say("stopping now: what is stored stays")
             self._urgent.set()
@@ -178,14 +179,15 @@ class LocalRun:
         self._stopped.set()
 
     async def _stop_all(self) -> None:
-        """End every part: each before those that it calls while answers may be in flight, else all at once."""
+        """End every part: during the run each part before the parts that it calls, otherwise all at once."""
         services = [*reversed(self._services.values())]
         if self._is_under_way:
             for service in services:
                 await self._stop_gently(service)
         else:
             await asyncio.gather(*(service.stop(self._stop_seconds) for service in services))
-        if self._launches:  # the process that started Ray may have been killed
+        # The process that started Ray may have been killed.
+        if self._launches:
             await asyncio.to_thread(remove_abandoned)
 
     async def _stop_gently(self, service: ServiceProcess) -> None:
@@ -207,7 +209,7 @@ class LocalRun:
         """Return the ledger's address and the endpoints."""
         for service in self._not_needed:
             await service.stop(0)
-        # Most of a start is imports, which thus use every core.
+        # Most of a start is imports. All parts import at the same time, so that every core is used.
         for service in self._services.values():
             if service.pid is None:
                 await service.launch()
@@ -230,7 +232,7 @@ class LocalRun:
         """Start the judge with its sandbox, unless the user names a server. Return the judge's address."""
         options = self._options
         if options.sandbox_fusion is not None:
-            # Here, since it imports aiohttp.
+            # The import is made here, because it loads aiohttp.
             from evalrun_cli.local.fusion_server import check_fusion_server
 
             await check_fusion_server(options.sandbox_fusion)
@@ -367,13 +369,13 @@ def explain_stop(open_requests: int, *, generates: bool) -> str:
 
 @contextmanager
 def page_beside(directory: Path, *, is_series: bool = False) -> Iterator[None]:
-    """Serve the page of samples while a run, or a series of runs, goes on. Its address is told whatever else is quiet.
+    """Serve the page of samples while a run, or a series of runs, goes on. Its address is printed even with --quiet.
 
     Args:
-        directory: of the run, or that the runs' directories lie in.
-        is_series: which of them.
+        directory: directory of the run, or the directory that contains the runs' directories.
+        is_series: whether the directory contains several runs.
     """
-    # Here, since they import aiohttp and pyarrow: a run without a page starts without them.
+    # The imports are made here, because they load aiohttp and pyarrow, which a run without a page does not need.
     from evalrun_cli.viewer.run_catalog import is_run
     from evalrun_cli.viewer.run_page import run_page, series_page
 
@@ -404,7 +406,7 @@ def run_to_end(
     generation: CompletionSource | None,
     session: RunSession | None = None,
 ) -> RunOutcome:
-    """Run, then show the table and the places of all files.
+    """Run to the end, then print the results and their directory.
 
     Args:
         workspace: directory of the run.

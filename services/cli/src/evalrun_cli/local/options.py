@@ -68,7 +68,7 @@ class LocalOptions:
         """Raise BadInputError for options that exclude each other, or if this system can judge nothing.
 
         Args:
-            spec: an EvalRun's, as JSON.
+            spec: spec of an EvalRun, as JSON.
         """
         check_system()
         for directory in self.packages:

@@ -7,9 +7,10 @@ from typing import Final
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 WINDOW_SECONDS: Final = 60.0
-"""A pace is that of the last minute: the first completions of a run take longest."""
+"""Time over which the pace is measured: the first completions of a run take longest."""
 STEADY_ANSWERS: Final = 10
-"""Completions over which an end is estimated, if they took longer than a minute: two in a minute say little."""
+"""Number of completions over which the end is estimated if fewer arrived in the last minute: two in a minute say
+little."""
 FIRST_ESTIMATE_SECONDS: Final = 5.0
 FIRST_ESTIMATE_ANSWERS: Final = 5
 """Minimum number of decided completions before an end is estimated."""
@@ -43,7 +44,7 @@ class PaceMeter:
         """Take a status and return the pace.
 
         Args:
-            status: newest.
+            status: the newest status.
             now: seconds of a clock that never runs backwards.
         """
         decided = sum(each.judged + each.not_judged for each in status.datasets)

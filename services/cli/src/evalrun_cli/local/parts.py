@@ -32,7 +32,8 @@ JOBS: Final = ("generator", "rollout")
 """Parts that end by themselves when every completion is stored, and serve nobody."""
 
 FIRST_SHARED: Final = ("evalrun_runtime.process", "evalrun_executor.executor")
-"""Imported before the first part is forked: every service and the executor's two users share it."""
+"""Modules that are imported before the first part is forked: every service uses the first, sandbox and judge the
+second."""
 SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     "recorded": ("aiohttp.web",),
     "judge": ("evalrun_cli.local.runs", "evalrun_runtime.connections.grpc_server"),
@@ -92,7 +93,7 @@ def launch_parts(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[
         check_system()
     forks = _fork_parts(names)
     with asyncio.Runner() as runner:
-        # A run moves the logs into its directory.
+        # The run sets the place of each log later.
         services = {name: part(name, Path()) for name in names}
         try:
             runner.run(_launch(services.values(), forks))

@@ -75,7 +75,7 @@ class ServiceProcess:
         """Start the process before its arguments and log are known: it imports meanwhile, and `start` names them.
 
         Args:
-            forked: the process, if it runs already; it waits for its arguments as an executed one does.
+            forked: the process, if it runs already; it waits for its arguments as an executed process does.
         """
         if forked is not None:
             self._process = await attach_child(forked)
@@ -86,11 +86,11 @@ class ServiceProcess:
         """Start the service, unless it was launched, and wait until it is ready.
 
         Args:
-            is_told_later: keep its stdin open for `tell`.
+            is_told_later: keep the stdin of the service open for `tell`.
 
         Raises:
-            BadInputError: it ended with the exit code for bad input; the message is its own.
-            ServiceFailedError: it ended otherwise, or was not ready in time.
+            BadInputError: the service ended with the exit code for bad input; the message is the last line of its log.
+            ServiceFailedError: the service ended otherwise, or was not ready in time.
         """
         port = self.address.rpartition(":")[2] or "0"
         arguments = [*self.arguments, "--exit-with-parent", *(["--port", port] if self.has_port else [])]
@@ -117,7 +117,7 @@ class ServiceProcess:
         self._stdout = asyncio.create_task(self._drop_stdout())
 
     def tell(self, line: str) -> None:
-        """Write a line to its stdin, and end that. Nothing happens if the process has ended."""
+        """Write a line to the stdin of the service, and close that stdin. Nothing happens if the process has ended."""
         stdin = self._require_process().stdin
         if stdin is not None:
             stdin.write(line.encode() + b"\n")
@@ -149,7 +149,7 @@ class ServiceProcess:
             pass
 
     async def wait(self) -> int:
-        """Wait until it ends and return its exit code, negative for a signal."""
+        """Wait until the process ends and return its exit code, negative for a signal."""
         return await self._require_process().wait()
 
     async def stop(self, grace: float) -> None:
@@ -166,7 +166,7 @@ class ServiceProcess:
             await process.wait()
 
     def failure(self, code: int) -> BadInputError | ServiceFailedError:
-        """Return an error with the last line of its log."""
+        """Return an error with the last line of the service's log."""
         lines = [line for line in self.log.read_text(errors="replace").splitlines()[-LAST_LINES:] if line.strip()]
         last = lines[-1].strip() if lines else "it said nothing"
         if code == ExitCode.BAD_INPUT:
@@ -187,7 +187,7 @@ async def keep_running(service: ServiceProcess, restarts: Restarts) -> int:
     (e.g. by the OOM killer) is restarted like a service.
 
     Raises:
-        BadInputError, ServiceFailedError: it cannot be kept running.
+        BadInputError, ServiceFailedError: the service cannot be kept running.
     """
     loop = asyncio.get_running_loop()
     ended_at: list[float] = []

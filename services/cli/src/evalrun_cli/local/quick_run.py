@@ -53,7 +53,8 @@ class QuickRun:
     """Whether the log-probability of every token is stored."""
 
     def fill_defaults(self, gpu_options: GpuOptions = NO_GPU_OPTIONS) -> "QuickRun":
-        """Return it with the demo's own model and dataset filled in. Raises BadInputError if something is missing."""
+        """Return the request, for the demo with its model and dataset filled in. Raises BadInputError if a flag is
+        missing, or flags exclude each other."""
         if not self.endpoints and gpu_options.gpus is None:
             raise BadInputError(
                 "name a FILE, or a server with --endpoint URL --model NAME --dataset FILE, or this machine's GPUs with "
@@ -95,12 +96,13 @@ class QuickRun:
 
 
 def make_rollout(gpus: int, tensor_parallel: int, *, on_cpu: bool) -> dict[str, Any]:
-    """Return the replicas that a number of GPUs holds, as a file would have them.
+    """Return the `spec.rollout` for as many replicas as the GPUs hold. Raises BadInputError if they hold none.
 
     Args:
-        gpus: how many.
-        tensor_parallel: GPUs of a replica.
-        on_cpu: the CPU build pretends them: it has no bfloat16 everywhere, and a small cache.
+        gpus: number of GPUs.
+        tensor_parallel: GPUs per replica.
+        on_cpu: whether the CPU build simulates the GPUs: it does not have bfloat16 on every machine, and its cache is
+            small.
     """
     if tensor_parallel > gpus:
         raise BadInputError(f"--tensor-parallel {tensor_parallel}: there are {gpus} GPUs: write at most {gpus}")
@@ -119,9 +121,9 @@ def make_manifest(
     """Return the EvalRun in the form of a manifest.
 
     Args:
-        asked: checked.
+        asked: the request, checked.
         sources: name and source of each dataset.
-        rollout: replicas to start; None: endpoints are asked.
+        rollout: replicas to start; None: endpoints are used.
     """
     urls = [DEMO_SERVER if url == demo.SOURCE else url for url in asked.endpoints]
     return {

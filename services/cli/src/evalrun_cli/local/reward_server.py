@@ -153,7 +153,7 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
     live: list[str] = []
     sandbox = ["--backend", "SandboxFusion", "--sandbox", options.sandbox_fusion or ""]
     if options.sandbox_fusion is not None:
-        # Here, since it imports aiohttp.
+        # The import is made here, because it loads aiohttp.
         from evalrun_cli.local.fusion_server import check_fusion_server
 
         await check_fusion_server(options.sandbox_fusion)
@@ -172,6 +172,6 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
 
 
 def _split_port(arguments: Sequence[str]) -> tuple[list[str], str]:
-    """Return the flags without `--port`, and its value: it is named once more at each start."""
+    """Return the flags without `--port`, and its value, because `ServiceProcess` names the port at each start."""
     kept, ports = split_flag(arguments, "--port")
     return kept, [os.environ.get("EVALRUN_REWARD_PORT", ""), *ports][-1]

@@ -1,4 +1,4 @@
-"""Runs several commands of runs, several at a time.
+"""Runs a series of runs, each as a command of its own, several at a time.
 
 The next run starts ahead: while a run generates, the next has its services up and its checkpoint read, and waits for
 its turn on the replicas; the run before may still be judged.
@@ -84,7 +84,7 @@ def run_series(
         choose: gets the labels of the running runs and returns the next run; None: there is none for now, and the
             series ends if none is running.
         lanes: flags of the runs of each lane. A lane has its own replicas and at most `AT_ONCE` runs at a time.
-        ended: gets each ended run with its exit code. If it raises, the others are stopped first.
+        ended: called with each ended run and its exit code. If `ended` raises, the other runs are stopped first.
         most: maximum number of simultaneous runs of all lanes; None: as many as this machine's CPUs judge, see
             `count_runs_at_once`.
     """
@@ -120,7 +120,7 @@ def run_series(
 
 
 class _Going:
-    """The runs that are going, by the lane that each is in."""
+    """The runs under way, by lane."""
 
     def __init__(self, lanes: Sequence[Sequence[str]], most: int) -> None:
         self._flags = lanes
@@ -137,12 +137,12 @@ class _Going:
         return min(counts) < AT_ONCE and sum(counts) < self._most
 
     def start(self, run: SeriesRun, more: Sequence[str]) -> None:
-        """Start a run in the lane that has the fewest."""
+        """Start a run in the lane with the fewest runs."""
         flags, lane = min(zip(self._flags, self._lanes, strict=True), key=lambda each: len(each[1]))
         lane[run] = run.start([*flags, *more])
 
     def take_ended(self) -> list[tuple[SeriesRun, int]]:
-        """Return the runs that have ended, which are forgotten, with their exit codes."""
+        """Remove the runs that have ended, and return them with their exit codes."""
         ended = []
         for lane in self._lanes:
             codes = {run: process.poll() for run, process in lane.items()}
@@ -159,7 +159,7 @@ class _Going:
                 process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:
-        """Wait for the end of all."""
+        """Wait until all runs have ended."""
         for lane in self._lanes:
             for process in lane.values():
                 process.wait()

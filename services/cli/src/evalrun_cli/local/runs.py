@@ -172,7 +172,7 @@ def _check_reachable(name: str, source: str) -> None:
 
 
 def check_endpoint(url: str) -> None:
-    """Raise BadInputError for an address that `--endpoint` cannot be."""
+    """Raise BadInputError for an address that `--endpoint` does not accept."""
     try:
         (demo.check_name if url.startswith(BUILTIN) else base_url)(url)
     except BadInputError as error:
@@ -242,21 +242,22 @@ def judge_files(
 
     Args:
         problems, responses: files.
-        output: the directory of the results.
-        judge_mode, comparator, time_limit: as the flags have them.
+        output: directory of the results.
+        judge_mode, comparator, time_limit: values of the flags.
         grader: scores the answers; None: their problems' tests decide.
-        exclude: problems to leave out, as the flag has them: files, or ids.
-        samples: answers that each problem should have; None: the most that a problem of its dataset has.
-        k: of pass@k; empty: 1, 10 and 100, as far as the answers per problem reach.
-        name: of the run, in report and comparisons.
-        model: what made the answers, in report and comparisons; None: not known.
-        step: training step of that model, for history; None: not known.
-        resume: go on in a directory that holds a part of this judgement.
-        options: what the user says about this machine.
-        session: how the run is watched; None: on the terminal.
+        exclude: problems to leave out, as values of the flag: files, or ids with commas between them.
+        samples: number of answers that each problem should have; None: as many as the problem with the most answers in
+            its dataset has.
+        k: values of k in pass@k; empty: 1, 10 and 100, as far as the answers per problem reach.
+        name: name of the run in the report and in comparisons.
+        model: model that made the answers, for the report and comparisons; None: unknown.
+        step: training step of that model, for `evalrun history`; None: unknown.
+        resume: continue in a directory that holds a part of the same judgement.
+        options: the user's options for this machine.
+        session: display of the run; None: the terminal.
 
     Raises:
-        BadInputError: a file cannot be used, and the message names file and line; or flags do not go together.
+        BadInputError: a file cannot be used, and the message names file and line; or flags exclude each other.
     """
     if judge_mode == "Submit":
         _check_submits(comparator, options)
@@ -422,9 +423,9 @@ def judge_spec(
     time_limit: float | None,
     grader: Grader | None = None,
 ) -> dict[str, Any]:
-    """Return the spec of an EvalRun with these files. Nothing is generated, so it names no server.
+    """Return the spec of an EvalRun with these files. Nothing is generated, so the spec names no server.
 
-    A dataset has a single source there; its other files stand in the run configuration.
+    A dataset has a single source in the spec; its other files are named in the run configuration.
     """
     settings: dict[str, Any] = {} if judge_mode == "RunCode" else {"judgeMode": judge_mode}
     if comparator is not None:

@@ -7,14 +7,14 @@ from evalrun_data.readers import load_problems
 
 
 def check_sources(spec: EvalRunSpec, directory: Path) -> list[str]:
-    """Check each source that is a file on this machine. Return a line for each that is not.
+    """Check each source that is a file on this machine. Return a line for each such file that is missing.
 
     Args:
         spec: spec of a run on one machine.
         directory: directory of its manifest.
 
     Raises:
-        BadInputError: a file has mistakes; all of them, with their lines.
+        BadInputError: a file has mistakes; the message lists all of them with their lines.
     """
     missing = []
     for dataset in spec.datasets:

@@ -34,7 +34,7 @@ class Workspace:
 
     directory: Path
     is_new: bool = False
-    """Whether this command made it."""
+    """Whether this command created the directory."""
 
     @property
     def work_order(self) -> Path:
@@ -166,7 +166,7 @@ def reopen(directory: Path, order: "RunConfig") -> Workspace:
 
 
 def differences(stored: Any, wanted: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
-    """Return where two JSON values differ, `PATH is A there and B here`, in the order of the first."""
+    """Yield each difference of two JSON values as `PATH is A there and B here`, in the order of the first value."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for name in dict.fromkeys([*stored, *wanted]):
             yield from differences(stored.get(name), wanted.get(name), f"{path}.{name}" if path else name)

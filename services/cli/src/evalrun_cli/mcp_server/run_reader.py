@@ -32,7 +32,7 @@ _FACTS: Final = (
     "pass_ratio", "output_tokens", "finish_reason", "extraction", "language", "forgeable", "gen_time",
     "total_judge_time",
 )  # fmt: skip
-"""Columns of a sample that are no texts of others."""
+"""Columns of a sample without text that a model, a program or a test wrote."""
 _RUNS: Final = """
 SELECT place AS run, state, partial, model, protocol, schedule, step, phase, gate, created, signed_by FROM runs
 WHERE contains(lower(coalesce(model, '')), lower($model)) AND contains(lower(coalesce(state, '')), lower($state))
@@ -155,7 +155,7 @@ class _Views:
             raise BadInputError(f"the catalogue of {self._place} cannot answer: {error}") from error
 
     def path(self, run: str) -> str:
-        """Return where a run lies. Raises BadInputError if it is not listed."""
+        """Return the path or URL of a run. Raises BadInputError if the run is not listed."""
         known = sorted(row["place"] for row in self.rows("SELECT place FROM runs", {}))
         if run not in known:
             raise BadInputError(f"{run}: no such run: list_runs names them: {', '.join(known[:5])}")
@@ -206,6 +206,6 @@ def _cut_lists(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def plain_json(value: Json) -> Json:
-    """Return JSON of what DuckDB and Parquet give: dates as text."""
+    """Return values of DuckDB and Parquet as JSON, with dates as text."""
     found: Json = json.loads(json.dumps(value, default=str, allow_nan=False))
     return found

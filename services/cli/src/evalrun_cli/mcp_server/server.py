@@ -106,7 +106,7 @@ class TokenGuard:
 
 
 def serve_stdio(place: str) -> None:
-    """Serve one client over stdin and stdout, until it closes them."""
+    """Serve one client over stdin and stdout, until the client closes them."""
     asyncio.run(build_server(RunReader(place)).run_stdio_async())
 
 

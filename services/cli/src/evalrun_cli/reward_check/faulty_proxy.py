@@ -123,7 +123,7 @@ class FaultyProxy:
         self._thawed.set()
 
     def go_away(self, seconds: float) -> None:
-        """Cut every call for a time, as a server does that has ended."""
+        """Cut every call for some seconds, as if the server had ended."""
         self._cuts_all = True
         asyncio.get_running_loop().call_later(seconds, self._come_back)
 

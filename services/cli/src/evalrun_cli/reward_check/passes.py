@@ -24,7 +24,7 @@ SANDBOX_PATHS = frozenset({"/v1/run", "/run_code"})
 REWARD_PATHS = frozenset({"/v1/rewards", "/get_reward"})
 SEED = 7
 AWAY_SECONDS = 2.0
-"""How long a server that is not ours, and so is not killed, seems to be gone."""
+"""Time for which a SandboxFusion server seems to be gone: the server is not ours, so it is not killed."""
 STOP_SECONDS = 20.0
 PASS_SECONDS = 1800.0
 """Maximum seconds of a pass. A thousand completions take minutes on two cores; a client without a time limit would wait
@@ -137,8 +137,8 @@ class Trainer:
     async def start_process(self, way: str, url: str, answers: Sequence[Answer]) -> AsyncIterator["TrainerProcess"]:
         """Start a process that asks for rewards through `way` at `url`.
 
-        The process and its children are killed when the block ends. If this process is killed, the other ends with its
-        stdin.
+        The process and its children are killed when the context ends. If this command is killed, the process ends
+        because its stdin is closed.
         """
         with tempfile.TemporaryDirectory(prefix="evalrun-reward-check-") as directory:
             rows, log = Path(directory) / "rows.json", Path(directory) / "printed.txt"
@@ -159,7 +159,7 @@ class Trainer:
                 yield TrainerProcess(self, process, results, log)
             finally:
                 transport.close()
-                # Its children may be left even if it has ended by itself.
+                # Children of the process may be left even if the process has ended by itself.
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()

@@ -18,9 +18,9 @@ class Trouble(StrEnum):
 
     NONE = "none"
     BROKEN_CALLS = "broken calls"
-    """A share of them is broken."""
+    """A share of the calls is broken."""
     KILLED_PARTS = "killed parts"
-    """The sandbox is killed in the middle, and so is the judge if it is used."""
+    """The sandbox is killed in the middle of the pass, and so is the judge if it is used."""
 
 
 TOLERANCE = 1e-6
@@ -38,7 +38,7 @@ class Pass:
         errors: exceptions in place of a reward, by type.
         calls: number of calls through a proxy.
         broken: number of broken calls.
-        seconds: seconds for all of them.
+        seconds: duration of the pass.
     """
 
     way: str
@@ -121,7 +121,7 @@ def make_table(rows: Sequence[Row], trainer: str, version: str) -> Table:
 
 
 def make_json(rows: Sequence[Row], trainer: str, version: str) -> dict[str, Any]:
-    """Return the same as JSON holds it."""
+    """Return the numbers of all passes as JSON."""
     passes = [
         {
             "way": row.given.way,

@@ -31,7 +31,7 @@ class Row:
 
     points: float
     what: str
-    """Samples a problem, or the population of a race."""
+    """Samples per problem and number of problems, or the population of a race."""
     answers: int
     """Completions of the candidate, or of all runs of the race."""
     sooner: int | None

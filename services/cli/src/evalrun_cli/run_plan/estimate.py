@@ -26,7 +26,7 @@ class Estimate:
     """Starting parts and engines, writing outputs: as in the earlier run."""
     generating_seconds: float
     judging_seconds: float
-    """Seconds of judging without waits for completions. Both go on at the same time."""
+    """Seconds of judging without waits for completions. Generating and judging go on at the same time."""
     wall_seconds: float
     gpu_hours: float
 

@@ -30,7 +30,7 @@ class PodGroup:
 
 def plan_pods(run: EvalRun, settings: OperatorSettings) -> list[PodGroup]:
     """Return the pods of a run, without those of a shared judge."""
-    # Names and times stand in the objects, and requests do not depend on them.
+    # The objects contain names and times, on which the requests do not depend.
     identity = RunIdentity(run.metadata.name, "default", "planned", datetime.fromtimestamp(0, UTC))
     plan = RunPlan(identity, run.spec, settings, "planned")
     spec = run.spec

@@ -11,7 +11,7 @@ from evalrun_results.samples import SampleResult
 JUDGED_LATE: Final = 0.1
 """Share of a run's time after its last completion beyond which judging, and not generation, decided its duration."""
 STEADY: Final = 0.9
-"""Share of a run's completions and verdicts that shows its pace: the last wait for the slowest program or completion.
+"""Share of a run's completions and verdicts that shows its pace: the rest waits for the slowest program or completion.
 """
 
 
@@ -53,7 +53,7 @@ class Rates:
 
     @property
     def judge_decided(self) -> bool:
-        """Whether judging, and not generation, decided how long it took."""
+        """Whether judging, and not generation, decided how long the run took."""
         return self.working_seconds - self.generating_seconds > JUDGED_LATE * self.working_seconds
 
     def find_answers(self, dataset: str) -> Answers:
@@ -70,8 +70,8 @@ def measure_rates(results: Iterable[SampleResult], *, elapsed: float, servers: i
     """Return the rates of a run, or None if it generated nothing or its results have no times.
 
     Args:
-        results: every pass.
-        elapsed: seconds from its start to its end.
+        results: results of every pass.
+        elapsed: seconds from the start of the run to its end.
         servers: its replicas or endpoints.
         slots: programs that its sandboxes ran at once; None if unknown.
     """

@@ -25,7 +25,7 @@ LISTED: Final = (
 )  # fmt: skip
 """Columns that a list shows."""
 MAX_TESTS: Final = 3
-"""Tests shown whole where not all are asked for."""
+"""Maximum number of failed tests that are shown, unless all tests are asked for."""
 MAX_LINES: Final = 40
 """Lines shown of each text of a test."""
 _LABELS: Final = {

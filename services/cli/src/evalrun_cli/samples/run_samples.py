@@ -20,13 +20,13 @@ class RunSamples(Protocol):
         """Yield the rows.
 
         Args:
-            columns: that are read; empty: all.
+            columns: columns to read; empty: all.
             problem: a hint: rows of other problems may be left out.
         """
 
 
 def open_samples(place: str) -> RunSamples:
-    """Open the samples of the run in a folder or at a URL.
+    """Open the samples of the run in a directory or at a URL.
 
     Raises:
         BadInputError: no run lies there, or it has no answers yet.

@@ -49,7 +49,7 @@ TEXTS_OF_A_TEST: Final = ("input", "expected_output", "stdout", "stderr", "compi
 
 
 def collect_texts(test: Row) -> dict[str, str]:
-    """Return a test's texts by their columns, without empty texts. The compiler's output stands once."""
+    """Return a test's texts by their columns, without empty texts. The compiler's output appears once."""
     found = {name: text for name in TEXTS_OF_A_TEST if (text := test.get(name))}
     if found.get("stderr") == found.get("compile_stderr"):
         # Python's compiler is the interpreter, so these are its errors too.

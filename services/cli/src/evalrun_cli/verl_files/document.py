@@ -21,7 +21,7 @@ class Entry:
     value: object
     fate: Fate
     note: str
-    """The field that it became, or the reason why it became none."""
+    """The field that the key became, or the reason why it became none."""
 
 
 class Document:
@@ -33,7 +33,7 @@ class Document:
         self._entries: dict[str, Entry] = {}
 
     def has(self, *keys: str) -> bool:
-        """Return whether any key is below one of these prefixes."""
+        """Return whether the file contains any of these keys, or a key below any of them."""
         return any(leaf == key or leaf.startswith(f"{key}.") for leaf in self._leaves for key in keys)
 
     def list_children(self, key: str) -> list[str]:
@@ -109,7 +109,7 @@ def refusals(entries: Sequence[Entry], where: str) -> None:
 
 
 def account_text(entries: Sequence[Entry]) -> str:
-    """Return the account for people: a line a key, the fates in order of how much they ask of the reader."""
+    """Return the account for people: one line per key, first the keys that need the reader's attention."""
     lines = []
     for fate in ("refused", "unknown", "mapped", "default", "ignored"):
         found = [entry for entry in entries if entry.fate == fate]

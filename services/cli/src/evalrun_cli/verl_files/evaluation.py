@@ -1,4 +1,4 @@
-"""verl's evaluation.yaml: where its rows are and how its columns are called, in both of its layouts."""
+"""Reads the place of the rows and the names of their columns from verl's evaluation.yaml, in both of its layouts."""
 
 import os
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ class Evaluation:
     file: str
     """Rows with problems and answers."""
     renamed: Mapping[str, str]
-    """Columns that have another name there than a run reads: theirs to ours."""
+    """Columns whose name in the file differs from the name that a run reads: the run's name by the file's name."""
     entries: list[Entry]
     grader: Grader | None = None
-    """Its reward function; None: the rows' tests decide."""
+    """Grader with the file's reward function; None: the rows' tests decide."""
 
 
 def read_evaluation(values: Mapping[str, Any], where: str) -> Evaluation:
@@ -61,7 +61,7 @@ def read_evaluation(values: Mapping[str, Any], where: str) -> Evaluation:
 
 
 def _grader(document: Document, function: str) -> Grader | None:
-    """Return the grader that a `custom_reward_function` is; None if the rows' tests decide."""
+    """Return the grader that a `custom_reward_function` names; None if the rows' tests decide."""
     path = document.value(f"{function}.path")
     if path is None or _OURS in str(path):
         for key in ("path", "name", "reward_kwargs"):

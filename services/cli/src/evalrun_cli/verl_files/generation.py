@@ -29,7 +29,7 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
         where: name of the file, for messages.
 
     Raises:
-        BadInputError: it is no such file, or a required value cannot be read.
+        BadInputError: the file is no configuration of verl's, or a required value cannot be read.
     """
     document = Document(values, where)
     if not document.has("model.path", "actor_rollout_ref.model.path"):
@@ -72,7 +72,8 @@ def _refuse_unmapped(document: Document) -> None:
 
 
 def _convert_datasets(document: Document, *, is_trainers: bool) -> list[dict[str, Any]]:
-    """Return the datasets: those for evaluation, else those for validation, else the only named files."""
+    """Return the datasets: a trainer's files for evaluation, else for validation, else for training. Without a trainer
+    they are the files of `data.path`."""
     keys = ("data.eval_files", "data.val_files", "data.train_files") if is_trainers else ("data.path",)
     key = next((key for key in keys if document.has(key)), keys[0])
     named = document.list_children(key)

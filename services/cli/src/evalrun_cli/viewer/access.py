@@ -1,4 +1,5 @@
-"""Who may read the page: on this machine who knows its address, beyond it who has a token or comes through a proxy."""
+"""Decides who may read the page: on this machine whoever knows its address, from elsewhere whoever has a token or comes
+through a proxy."""
 
 import asyncio
 import hmac
@@ -24,18 +25,18 @@ SESSION_SECONDS: Final = 12 * 3600
 MAX_FORM_BYTES: Final = 4096
 FORM_SECONDS: Final = 10.0
 MIN_TOKEN_CHARACTERS: Final = 20
-"""Nothing slows a guess down, so a token must be too long to guess."""
+"""Minimum length of a token. Nothing slows guesses down, so a token must be too long to guess."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Access(Protocol):
-    """Decides about each request before anything of a run is looked at."""
+    """Decides about each request before any data of a run is read."""
 
     prefix: str
-    """What every route of the page begins with."""
+    """Beginning of every route of the page."""
     path: str
-    """Where the page is, of its address."""
+    """Path of the page in its address."""
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Return the routes besides the page."""
@@ -45,11 +46,11 @@ class Access(Protocol):
 
 
 class AddressAccess:
-    """For this machine: a token is the first part of every address.
+    """Access on this machine: a token is the first part of every path.
 
     Args:
-        token: required to read anything.
-        port: on which the page is served, once it is.
+        token: token that every request needs.
+        port: returns the port of the page; called once the page is served.
     """
 
     prefix = "/{token}"
@@ -64,7 +65,7 @@ class AddressAccess:
         return ()
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a request without the token, or under another host name."""
+        """Return the reply to a request without the token, or under a foreign host name; None for any other."""
         told = "evalrun view: open the address that the command printed\n"
         # A name that an attacker's DNS server lets point here would otherwise make this server part of their origin.
         if request.host not in {f"{name}:{self._port()}" for name in LOCAL_NAMES}:
@@ -111,17 +112,17 @@ class TrustedProxy:
 
 
 class SharedAccess:
-    """For others: a bearer token, a session that one opened, or a proxy that vouches for the user.
+    """Access for others: by a bearer token, a session that a token opened, or a proxy that vouches for the user.
 
-    A session is no state of the server: it is a time signed by the token that opened it, so it outlives a restart and
-    ends with that token.
+    The server stores no sessions: a session is an end time signed with the token that opened it. So it outlives a
+    restart of the server, and ends when the token is no longer accepted.
 
     Args:
         hosts: names by which browsers reach the page, besides those of this machine.
-        tokens: None: only a proxy lets people in.
-        proxy: None: no header is looked at.
+        tokens: accepted tokens; None: only a proxy lets people in.
+        proxy: the trusted proxy; None: no header names a user.
         clock: Unix seconds.
-        form_seconds: for the login form to come whole.
+        form_seconds: maximum seconds until the login form has arrived completely.
     """
 
     prefix = ""
@@ -160,7 +161,7 @@ class SharedAccess:
         return cls(options.allowed_hosts, tokens, proxy, clock)
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """Return the check of health, and where the login page sends its token."""
+        """Return the health check, and the route to which the login page sends the token."""
         return (web.get(HEALTH, _say_healthy), web.post("/", self._log_in))
 
     def refusal(self, request: web.Request) -> web.Response | None:
@@ -168,9 +169,10 @@ class SharedAccess:
 
         The health check is let through under any name, and it and the login need no credentials.
         """
-        if request.path == HEALTH:  # the kubelet asks under the pod's address
+        # The kubelet asks under the pod's address.
+        if request.path == HEALTH:
             return None
-        # As on one machine: a foreign name that points here would lend this page to its owner's own.
+        # As on one machine, a foreign name that points here would make this page part of its owner's origin.
         if _strip_port(request.host) not in self._hosts:
             return web.Response(status=421, text="evalrun view: not served under this host name (--allowed-host)\n")
         if self._lets_in(request) or (request.method == "POST" and request.path == "/"):
@@ -194,10 +196,11 @@ class SharedAccess:
         until, _, signature = cookie.partition(".")
         if self._tokens is None or not self._tokens.has_signed(_make_signed_text(until), signature):
             return False
-        return int(until) > self._clock()  # one of ours wrote it: it is a number
+        # An accepted token has signed this text, so the server wrote it and `until` is a number.
+        return int(until) > self._clock()
 
     def new_session(self, token: str) -> str:
-        """Return the cookie value of a new session, which ends when this token is accepted no more."""
+        """Return the cookie value of a new session, which ends when this token is no longer accepted."""
         until = str(int(self._clock()) + SESSION_SECONDS)
         return f"{until}.{sign(_make_signed_text(until), token)}"
 
@@ -256,7 +259,7 @@ def _network(text: str) -> Network:
 
 def _tokens_in(file: Path) -> BearerTokens:
     tokens = BearerTokens(file=file, min_characters=MIN_TOKEN_CHARACTERS)
-    # Its group may read it: so Kubernetes hands a Secret to a user who is not root.
+    # The file's group may read it, because Kubernetes mounts a Secret like this for a user other than root.
     if stat.S_IMODE(file.stat().st_mode) & (stat.S_IRWXO | stat.S_IWGRP):
         raise BadInputError(f"--token-file {file}: others on this machine may read or change it: chmod 400 {file}")
     return tokens

@@ -1,7 +1,7 @@
-"""A run of a cluster as the page reads it: over a port-forward to its aggregator, then from its outputs once it ended.
+"""A run of a cluster as the page reads it: over a port-forward to its aggregator, and from its outputs after its end.
 
-Everything that asks the cluster runs in the server's event loop. The page's own requests are answered in threads, which
-wait for it.
+Every request to the cluster runs in the server's event loop. The page's requests are answered in threads, which wait
+for that loop.
 """
 
 import asyncio
@@ -30,7 +30,8 @@ from evalrun_cluster.errors import UnreachableError
 from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
 
-if TYPE_CHECKING:  # needs the extra `cluster`
+# The package needs the extra `cluster`.
+if TYPE_CHECKING:
     from evalrun_cluster.port_forward import PortForward
     from evalrun_cluster.runs import ClusterRuns
 
@@ -40,16 +41,16 @@ ResultT = TypeVar("ResultT")
 
 REQUEST_SECONDS: Final = 20.0
 LOOK_SECONDS: Final = 2.0
-"""Least time between two questions for the EvalRun itself; its samples are asked for more often."""
+"""Minimum seconds between two requests for the EvalRun itself; its samples are requested more often."""
 FETCH_AGAIN_SECONDS: Final = 15.0
-"""Between two tries to fetch outputs."""
+"""Minimum seconds between two attempts to fetch outputs or prompts."""
 ROWS_AT_ONCE: Final = 256
 MAX_ANSWER_BYTES: Final = 64 << 20
 FORBIDDEN: Final = 403
 
 
 class AggregatorLink:
-    """Connections to the port of a run's aggregator that shows samples. Used in the server's event loop alone."""
+    """Connections to the port of a run's aggregator that shows samples. Used only in the server's event loop."""
 
     def __init__(self, runs: "ClusterRuns", name: str, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._runs = runs
@@ -64,8 +65,8 @@ class AggregatorLink:
         """Return the reply of the run's aggregator.
 
         Raises:
-            UnreachableError: there is no aggregator now, or the connection is lost.
-            BadInputError: it may not be reached.
+            UnreachableError: there is no aggregator now, it shows no samples, or the connection is lost.
+            BadInputError: the user may not connect to the aggregator.
         """
         session, forward = await self._connect(run)
         try:
@@ -123,14 +124,14 @@ class ClusterRunView:
     """An EvalRun of a cluster. It may end while it is shown.
 
     Args:
-        runs: of its namespace.
-        run: as it was found.
-        loop: in which the cluster is asked.
+        runs: the runs of its namespace.
+        run: the run as it was found.
+        loop: event loop of the requests to the cluster.
         scratch: directory for data fetched from the run.
-        builder: where indexes are built and outputs are fetched; one at a time.
-        clock: seconds that only grow.
-        follows: asks for the run itself, and fetches its outputs once it has ended. False: it is shown as `take` last
-            got it.
+        builder: executor that fetches outputs and builds indexes, one at a time.
+        clock: seconds, monotonic.
+        follows: whether the view requests the run itself, and fetches its outputs once the run has ended. False: the
+            run is shown as `take` last received it.
     """
 
     def __init__(
@@ -159,19 +160,19 @@ class ClusterRunView:
         self._lock = threading.Lock()
         self._looked_at = clock()
         self._asked: set[Future[Any]] = set()
-        """What the cluster has been asked for by threads that wait for it."""
+        """Requests to the cluster for which a thread waits."""
         self._is_closed = False
         self._prompts = scratch / run.metadata.name / "prompts"
         self._prompts_of: str | None = None
-        """Uid of the run whose prompts were asked for."""
+        """Uid of the run whose prompts were requested."""
         self._reading_prompts: Future[None] | None = None
         self._prompts_at = clock()
-        """They are not asked for before."""
+        """Time before which the prompts are not requested."""
         self._fetching: Future[Path] | None = None
         self._fetch_at = 0.0
-        """Not before: what failed is not tried again at once."""
+        """Time before which a failed fetch is not tried again."""
         self._failure: UnreachableError | BadInputError | None = None
-        """Of the last try."""
+        """Error of the last attempt to fetch the outputs."""
         self._ended: RunView | None = None
 
     def take(self, run: EvalRun) -> None:
@@ -180,7 +181,7 @@ class ClusterRunView:
 
     @property
     def is_live(self) -> bool:
-        """Whether its outputs are not here yet."""
+        """Whether the outputs of the run have not been fetched yet."""
         return self._ended is None
 
     def headline(self) -> JsonObject:
@@ -188,7 +189,7 @@ class ClusterRunView:
         shown = {"id": self.run_id, "place": self.place}
         if self._ended is not None:
             return {**self._ended.headline(), **shown}
-        # A list of runs does not wait for the samples of one, which another request is reading.
+        # A list of runs does not wait for a run whose samples another request is reading.
         if self._follows and self._lock.acquire(blocking=False):
             try:
                 self._look()
@@ -199,7 +200,7 @@ class ClusterRunView:
         return {**shown, "live": True, "state": get_status(self._run).phase or "Pending"}
 
     def description(self) -> JsonObject:
-        """Return the content of `run.json`: what is known, and why it may be outdated. Raises BadInputError."""
+        """Return the content of `run.json`, and why it may be outdated. Raises BadInputError."""
         with self._lock:
             lost = ""
             try:
@@ -235,7 +236,7 @@ class ClusterRunView:
         return self._run.metadata.uid
 
     def list_recorded(self, moment: float) -> Sequence[Recorded]:
-        """Return which verdicts the aggregator has stored since."""
+        """Return the verdicts that the aggregator stored at or after a moment."""
         return [Recorded(*each) for each in json.loads(self._get(f"recorded?since={moment!r}"))]
 
     def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
@@ -247,9 +248,9 @@ class ClusterRunView:
         return found
 
     def close(self) -> None:
-        """Leave an index that is being built, and outputs that are being fetched.
+        """Cancel the requests to the cluster, and stop building the index of an ended run.
 
-        Whoever closes it may be the loop that a thread waits for.
+        No lock is taken, because the caller may be the event loop that a thread with the lock waits for.
         """
         self._is_closed = True
         for asked in tuple(self._asked):
@@ -266,7 +267,7 @@ class ClusterRunView:
         return self._fetching is not None
 
     def _look(self) -> None:
-        """Ask for the run where it is time, and fetch its outputs once it has ended."""
+        """Request the run if that is due, and fetch its outputs once it has ended."""
         if not self._follows:
             return
         if self._ended is None and self._clock() - self._looked_at >= LOOK_SECONDS:
@@ -293,7 +294,7 @@ class ClusterRunView:
         return self._prompts_of == self.identity() and (self._prompts / PROMPT_INDEX).is_file()
 
     def _ask_prompts(self) -> None:
-        """Have the run's prompts read once, while others look at what is there; what failed is tried again."""
+        """Read the run's prompts once, in the background. A failed attempt is repeated after `FETCH_AGAIN_SECONDS`."""
         if self._reading_prompts is not None and self._reading_prompts.done():
             reading, self._reading_prompts = self._reading_prompts, None
             if not reading.cancelled() and (failure := reading.exception()) is not None:
@@ -304,7 +305,8 @@ class ClusterRunView:
         is_due = self._prompts_of != self.identity() and self._clock() >= self._prompts_at
         if is_due and self._reading_prompts is None:
             self._prompts_of = self.identity()
-            (self._prompts / PROMPT_INDEX).unlink(missing_ok=True)  # of an earlier run of this name
+            # The file may belong to an earlier run of this name.
+            (self._prompts / PROMPT_INDEX).unlink(missing_ok=True)
             self._reading_prompts = self._builder.submit(self._read_prompts)
 
     def _read_prompts(self) -> None:

@@ -21,21 +21,23 @@ from evalrun_cli.viewer.shown_runs import ShownRuns, add_running_runs, shown_run
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.settings import is_loopback
 
-if TYPE_CHECKING:  # needs the extra `cluster`
+# The package needs the extra `cluster`.
+if TYPE_CHECKING:
     from evalrun_cli.viewer.cluster_run import ClusterRunView
     from evalrun_cluster.runs import ClusterRuns
 
 HOST: Final = "127.0.0.1"
 _END_SECONDS: Final = 1.0
-"""For requests that are being answered when the page ends."""
+"""Maximum seconds for requests in progress when the page ends."""
 
 
 @asynccontextmanager
 async def cluster_views(
     stored: ShownRuns, cluster: "ClusterRuns", names: Sequence[str]
 ) -> "AsyncIterator[dict[str, ClusterRunView]]":
-    """Give the EvalRuns of these names. Raises BadInputError if a run does not exist."""
-    from evalrun_cli.viewer.cluster_run import ClusterRunView  # needs the extra `cluster`
+    """Yield the EvalRuns of these names. Raises BadInputError if a run does not exist."""
+    # The import needs the extra `cluster`.
+    from evalrun_cli.viewer.cluster_run import ClusterRunView
 
     loop = asyncio.get_running_loop()
     views = {
@@ -54,11 +56,13 @@ async def cluster_views(
 
 @asynccontextmanager
 async def namespace_runs(stored: ShownRuns, cluster: "ClusterRuns") -> AsyncIterator[Runs]:
-    """Give the EvalRuns of the cluster's namespace that go on."""
-    from evalrun_cli.viewer.namespace_runs import NamespaceRuns  # needs the extra `cluster`
+    """Yield the EvalRuns of the cluster's namespace that have not ended."""
+    # The import needs the extra `cluster`.
+    from evalrun_cli.viewer.namespace_runs import NamespaceRuns
 
     loop = asyncio.get_running_loop()
-    scratch = stored.scratch / ".cluster"  # no run's id begins with a dot
+    # No run's id begins with a dot, so no run has this directory.
+    scratch = stored.scratch / ".cluster"
     live = NamespaceRuns(cluster, loop, scratch, stored.builder, time.monotonic, stored.look_at_once)
     try:
         yield live
@@ -75,7 +79,7 @@ class Listening:
     shared: SharedOptions = field(default_factory=SharedOptions)
 
     def access(self, port: Callable[[], int]) -> Access:
-        """Return who may read. Raises BadInputError if everybody or nobody could read the page."""
+        """Return the access to the page. Raises BadInputError if everybody or nobody could read it."""
         if is_loopback(self.host) and self.shared == SharedOptions():
             return AddressAccess(secrets.token_urlsafe(16), port)
         return SharedAccess.from_options(self.shared, time.time)
@@ -91,8 +95,8 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
 
     Args:
         places: directories, URLs, er/NAME for an EvalRun of the current cluster, or er/ for all that have not ended.
-        listening: where, and to whom.
-        namespace: of the EvalRuns; None: the context's own.
+        listening: where the page is served, and to whom.
+        namespace: namespace of the EvalRuns; None: the context's own.
 
     Raises:
         BadInputError: a place holds no run, the port is taken, or anyone could read the page.
@@ -101,9 +105,11 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
     here = [place for place in places if not place.startswith(EVAL_RUN_PREFIX)]
     if namespace is not None and not in_cluster:
         raise BadInputError("--namespace: only for runs of a cluster: name one as er/NAME, or remove it")
-    listening.access(lambda: 0)  # refused before a place is looked at
+    # Unusable options are refused before any place is read.
+    listening.access(lambda: 0)
     with shown_runs(here, is_shared=listening.is_shared) as stored:
-        if here and not listening.is_shared:  # a shared page waits for runs, and says what it cannot read
+        # A shared page waits for runs, and shows which places it cannot read.
+        if here and not listening.is_shared:
             stored.require_runs()
         if not in_cluster:
             asyncio.run(_serve(stored, listening))
@@ -123,7 +129,7 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
 
 @asynccontextmanager
 async def evalrun_page(cluster: "ClusterRuns", name: str) -> AsyncIterator[str]:
-    """Serve the page of an EvalRun, and yield its address. Raises BadInputError where it is not there."""
+    """Serve the page of an EvalRun, and yield its address. Raises BadInputError if the EvalRun does not exist."""
     with shown_runs([]) as runs:
         async with cluster_views(runs, cluster, [name]) as views, page_served(lambda: views) as address:
             yield f"{address}#/run/{name}"
@@ -132,7 +138,7 @@ async def evalrun_page(cluster: "ClusterRuns", name: str) -> AsyncIterator[str]:
 async def _serve(runs: Runs, listening: Listening) -> None:
     async with page_served(runs, listening) as address:
         ended = asyncio.Event()
-        # The first process of a container is not ended by the signal itself.
+        # Without a handler, SIGTERM would not end the first process of a container.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         click.echo(address)
         click.echo("Ctrl-C stops the page; runs go on.", err=True)

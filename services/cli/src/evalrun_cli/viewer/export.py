@@ -48,7 +48,7 @@ def _write_site(site: Path, views: Sequence[RunView]) -> None:
     (site / "data").mkdir()
     for view in views:
         _write_run(view, site / "data" / view.run_id)
-    # Paths of this machine are nobody else's.
+    # Readers of the site must not learn the paths of this machine.
     listed = encode_runs({view.run_id: view for view in views}, are_places_shown=False)
     (site / "data" / "runs.json").write_bytes(listed)
 

@@ -1,4 +1,4 @@
-"""The index of a run that has not ended: new segments for new verdicts, read when someone asks."""
+"""The index of a run that has not ended: new verdicts are read into new segments when a page asks for them."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -14,31 +14,32 @@ from evalrun_results.sample_rows.stored_batches import make_batch
 from evalrun_results.samples import JsonObject
 
 TAIL_ROWS: Final = 4096
-"""Rows of the last segment at most: it is written again with every change, and replaced in the page."""
+"""Maximum rows of the last segment, which is written again with every change, and replaced in the page."""
 TEXTS: Final = "texts.jsonl"
 LATE_SECONDS: Final = 5.0
-"""A verdict may be stored so long after one with a later time: groups of changes are committed together."""
+"""Maximum seconds by which a verdict may be stored after a verdict with a later time: the ledger commits changes in
+groups."""
 LEDGER_SECONDS: Final = 10.0
-"""Most time that a ledger gets for one question: whoever wrote it may have made it slow."""
+"""Maximum seconds of a query to a ledger, whose author may have made it slow on purpose."""
 _REFRESH_SECONDS: Final = 0.5
-"""Least time between two looks at the ledger."""
+"""Minimum seconds between two reads of the ledger."""
 
 
 class SampleSource(Protocol):
-    """Where the rows of a run that goes on come from."""
+    """Source of the rows of a run that has not ended."""
 
     def identity(self) -> object | None:
         """Return an identity of the run's store, which changes if another store replaces it; None without a store."""
 
     def list_recorded(self, moment: float) -> Sequence[Recorded]:
-        """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time."""
+        """Return the verdicts that were stored at or after a moment (Unix seconds), in order of time."""
 
     def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
         """Return the results of these rows of the store."""
 
 
 class LedgerSource:
-    """A ledger on this machine, which another process writes. Raises BadInputError where it cannot be read."""
+    """A ledger on this machine, which another process writes. Raises BadInputError if the ledger cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,7 +47,7 @@ class LedgerSource:
         self._batches: LedgerBatches | None = None
 
     def identity(self) -> tuple[int, int] | None:
-        """Return the file's; None while it is not there."""
+        """Return device and inode of the file; None while there is no file."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -54,7 +55,7 @@ class LedgerSource:
         return found.st_dev, found.st_ino
 
     def list_recorded(self, moment: float) -> Sequence[Recorded]:
-        """Return which verdicts were stored since."""
+        """Return the verdicts that were stored at or after a moment."""
         return self._open_batches().list_recorded(moment)
 
     def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
@@ -71,9 +72,9 @@ class LiveIndex:
     """Rows of a running run, in the order in which they were judged.
 
     Args:
-        source: of the rows.
-        directory: for the segments; it is emptied first.
-        clock: seconds that only grow.
+        source: source of the rows.
+        directory: directory of the segments; it is emptied first.
+        clock: seconds, monotonic.
     """
 
     def __init__(self, source: SampleSource, directory: Path, clock: Callable[[], float]) -> None:
@@ -97,10 +98,10 @@ class LiveIndex:
         self._identity: object | None = None
 
     def refresh(self) -> tuple[list[JsonObject], list[int]]:
-        """Return the segments, and the numbers of rows that a later row replaces. Looks at the ledger if it is time.
+        """Return the segments, and the numbers of rows that a later row replaces. The source is read if that is due.
 
         Raises:
-            BadInputError: the ledger cannot be read.
+            BadInputError: the source cannot be read.
         """
         with self._lock:
             if self._clock() - self._looked_at >= _REFRESH_SECONDS:
@@ -109,7 +110,7 @@ class LiveIndex:
             return self._known_rows()
 
     def known(self) -> tuple[list[JsonObject], list[int]]:
-        """Return what `refresh` last found, without another look."""
+        """Return the last result of `refresh`, without reading the source."""
         with self._lock:
             return self._known_rows()
 
@@ -126,7 +127,7 @@ class LiveIndex:
         fresh = [each for each in self._source.list_recorded(self._since - LATE_SECONDS) if self._is_new(each)]
         for begin in range(0, len(fresh), TAIL_ROWS):
             taken = fresh[begin : begin + TAIL_ROWS]
-            # What was not read is new again at the next look: a source may fail in between.
+            # Verdicts become known only after their rows were read, so that a failure of the source loses none.
             self._append(taken, self._source.result_rows([each.row for each in taken]))
             self._since = max(self._since, *(each.recorded_at for each in taken))
 
@@ -165,7 +166,7 @@ class _Tail:
         self.builder = SegmentBuilder()
         self.entry: JsonObject | None = None
         self.start = start
-        """Of its first row's line in the file of texts."""
+        """Offset of the line of its first row in the file of texts, in bytes."""
         self.first = first
         """Number of its first row in the run."""
 

@@ -16,20 +16,21 @@ from evalrun_cli.viewer.shown_runs import UnreadablePlace
 from evalrun_cluster.errors import UnreachableError
 from evalrun_runtime.exits import BadInputError
 
-if TYPE_CHECKING:  # needs the extra `cluster`
+# The package needs the extra `cluster`.
+if TYPE_CHECKING:
     from evalrun_cluster.runs import ClusterRuns, ListedRuns
 
 
 class NamespaceRuns:
-    """The EvalRuns that have not ended. Called in several threads; the cluster is asked in the server's event loop.
+    """The EvalRuns that have not ended. Called in several threads, while the server's event loop asks the cluster.
 
     Args:
-        cluster: of the namespace.
-        loop: in which it is asked.
+        cluster: the runs of the namespace.
+        loop: event loop of the requests to the cluster.
         scratch: directory for data fetched from the runs.
-        builder: where indexes are built.
-        clock: seconds that only grow.
-        on_end: called when a run has left, whose outputs may be somewhere now.
+        builder: executor that builds indexes.
+        clock: seconds, monotonic.
+        on_end: called when a run is no longer listed or has ended, because its outputs may now be in a shown place.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class NamespaceRuns:
         self._is_closed = False
 
     def __call__(self) -> Mapping[str, ShownRun]:
-        """Return the runs by name as last listed, and why they may be old. No answer of the cluster is waited for."""
+        """Return the runs as last listed, and an entry for each failure to read them. Does not wait for the cluster."""
         with self._lock:
             self._look()
             shown: dict[str, ShownRun] = {**self._views}

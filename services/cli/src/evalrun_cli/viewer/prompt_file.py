@@ -19,13 +19,13 @@ PROMPT_INDEX: Final = "prompts.json"
 
 
 def write_prompts(run: Path, directory: Path, sources_in: Path | None = None) -> bool:
-    """Write the prompts of the run in a directory on this machine, and where each one lies.
+    """Write the prompts of a run on this machine, and an index of their places. Return whether both are there.
 
-    Nothing is fetched: a dataset elsewhere leaves the page without prompts. Return whether they were written.
+    Nothing is fetched: if a dataset is elsewhere, the page has no prompts.
 
     Args:
-        run: its directory.
-        directory: where they are written.
+        run: directory of the run.
+        directory: directory for the prompts and their index.
         sources_in: a directory that every file must lie in: the paths in a run are chosen by its author and are not
             trusted. None: anywhere.
 
@@ -34,7 +34,7 @@ def write_prompts(run: Path, directory: Path, sources_in: Path | None = None) ->
     """
     stored = Workspace(run).work_order
     if (index := directory / PROMPT_INDEX).exists():
-        # A copy keeps the time of its content, so what counts is when the file came here.
+        # A copy keeps the modification time of its original, so the time at which the file came here is compared.
         if not stored.is_file() or stored.stat().st_ctime_ns <= index.stat().st_mtime_ns:
             return True
         index.unlink()
@@ -48,7 +48,7 @@ def write_prompts(run: Path, directory: Path, sources_in: Path | None = None) ->
 
 
 def write_prompt_lines(prompts: Iterable[JsonObject], directory: Path) -> None:
-    """Write prompts, each with its dataset, problem and messages, and where each one lies."""
+    """Write prompts, and an index of their places by dataset and problem."""
     places: list[JsonObject] = []
     end = 0
     with atomic_file(directory / PROMPTS) as target:

@@ -1,4 +1,4 @@
-"""The runs that a viewer shows: found in directories and at URLs, each under an id that its addresses have."""
+"""Finds the runs that a viewer shows, in directories and at URLs, and gives each an id for its addresses."""
 
 import os
 import re
@@ -22,10 +22,10 @@ def find_runs(place: str, known: Collection[str] = ()) -> list[str]:
 
     Args:
         place: the directory or URL of a run, or of directories of runs.
-        known: runs found at a URL before; those that are still there are not looked into again.
+        known: runs found at a URL before; a known run whose directory still exists is not checked again.
 
     Raises:
-        BadInputError: it is not there, or cannot be read.
+        BadInputError: the place does not exist, or cannot be read.
     """
     return _runs_at(place, known) if "://" in place else list(_runs_below(Path(place)))
 
@@ -35,7 +35,8 @@ def _runs_at(url: str, known: Collection[str]) -> list[str]:
     files, path = resolve_destination(url)
     path = path.rstrip("/")
     with name_read_errors(url):
-        files.invalidate_cache()  # fsspec keeps listings, and new runs would never appear
+        # fsspec caches listings, so new runs would never appear.
+        files.invalidate_cache()
         if files.exists(f"{path}/{SUMMARY}"):
             return [url]
         inside = files.ls(path, detail=True) if files.isdir(path) else []
@@ -59,13 +60,15 @@ def _runs_in(directory: Path, depth: int) -> Iterator[Path]:
         if is_run(directory):
             yield directory
             return
-        # A link leads out of what was named: whoever may write there would choose what the page shows.
+        # Links are left out. They may lead out of the named directory, so whoever may write there would choose what the
+        # page shows.
         inside = sorted(
             each
             for each in directory.iterdir()
             if not each.name.startswith(".") and each.is_dir() and not each.is_symlink()
         )
-    except OSError:  # it may not be read, as lost+found of a volume; or it is being removed
+    # The directory may not be read, such as lost+found of a volume, or it is being removed.
+    except OSError:
         return
     if depth:
         for each in inside:
@@ -76,7 +79,7 @@ def check_own_files(directory: Path) -> None:
     """Refuse a run with a file that lies elsewhere, or that is a pipe or a device: reading it might never end.
 
     Raises:
-        BadInputError: it names the file.
+        BadInputError: a file is refused; the message names it.
     """
     workspace = Workspace(directory)
     documents = (workspace.summary, directory / "run_info.json", workspace.ledger, workspace.work_order)
@@ -99,15 +102,15 @@ def open_inside(file: Path, directory: Path) -> BinaryIO | None:
 
     Args:
         file: its path.
-        directory: in which it must lie, without links in its path.
+        directory: directory in which the file must lie; its path has no links.
     """
     try:
-        # A pipe would keep the opening waiting.
+        # Without O_NONBLOCK, opening a pipe would wait for its writer.
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     opened = os.fdopen(descriptor, "rb")
-    # What was opened is checked, not the path: whoever writes there could put a link in its place in between.
+    # The opened file is checked, not its path, which could be replaced by a link in between.
     lies_at = Path(f"/proc/self/fd/{descriptor}").readlink()
     if stat.S_ISREG(os.fstat(descriptor).st_mode) and lies_at.is_relative_to(directory):
         return opened
@@ -122,7 +125,7 @@ def is_run(directory: Path) -> bool:
 
 
 def free_id(run: str, taken: Container[str] = ()) -> str:
-    """Return an id for a run that is not taken: of letters, digits, `.`, `_` and `-`, as it is part of addresses."""
+    """Return a free id for a run, of letters, digits, `.`, `_` and `-`, because the id is part of addresses."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.rstrip("/").rpartition("/")[2]).strip(".-") or "run"
     if run in {".", ".."}:
         name = "run"

@@ -51,7 +51,7 @@ def _served_in_thread(runs: Runs) -> Iterator[str]:
 
 
 class _PageThread:
-    """Its own thread and event loop: the run's loop hands out signals, and must not wait for a page."""
+    """Serves the page in its own thread and event loop: the run's loop handles signals, and must not wait for it."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -59,7 +59,7 @@ class _PageThread:
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
 
     def start(self) -> str:
-        """Return the address once the page is served. Raises BadInputError where no socket can be had."""
+        """Return the address once the page is served. Raises BadInputError if no socket can be opened."""
         self._thread.start()
         return self._started.result()[0]
 
@@ -72,7 +72,8 @@ class _PageThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BadInputError as error:  # raised where the page was asked for
+        # `start` raises the error in the caller's thread.
+        except BadInputError as error:
             self._started.set_exception(error)
 
     async def _serve(self) -> None:

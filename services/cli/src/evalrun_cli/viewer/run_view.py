@@ -25,9 +25,10 @@ logger = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 HEADLINE_SECONDS: Final = 600.0
-"""For which what a list shows of a run at a URL is kept: a page asks each second, and a bucket is asked three times."""
+"""Seconds for which a list keeps its entry of a run at a URL: a page asks every second, and an entry takes three
+requests to the bucket."""
 CHANGE_SECONDS: Final = 30.0
-"""Between two looks at a URL whether the outputs there are still those that were indexed."""
+"""Minimum seconds between two checks whether the outputs at a URL are still the indexed outputs."""
 SEGMENT_FILE: Final = re.compile(r"(?:\d{5}|live-\d{6})\.(?:columns|words)")
 _SHOWN_OF_INFO: Final = ("run", "lineage", "started_at", "ended_at", "versions", "labels", "seeds", "partial")
 
@@ -56,12 +57,12 @@ class RunView:
     """A run in a directory or at a URL. It may end, or be resumed, while it is shown.
 
     Args:
-        run_id: in its addresses.
+        run_id: id of the run in its addresses.
         place: directory or URL.
         scratch: directory for files that are not kept in the run's directory.
-        builder: where an index is built; one at a time.
-        clock: seconds that only grow.
-        sources_in: a directory; the prompts of datasets outside it are not shown. None: they are.
+        builder: executor that builds indexes, one at a time.
+        clock: seconds, monotonic.
+        sources_in: a directory: the prompts of datasets outside it are not shown. None: all prompts are shown.
     """
 
     def __init__(
@@ -87,10 +88,10 @@ class RunView:
         self._prompts_asked = False
         self._home = Path(place).resolve()
         self._headline: tuple[float, JsonObject] | None = None
-        """What a list last showed of it, at a URL, and when."""
+        """Time and content of the last entry in a list, for a run at a URL."""
 
     def close(self) -> None:
-        """Leave an index that is being built where it is; a later look goes on with it."""
+        """Stop building the index. A later view continues it."""
         if self._stored is not None:
             self._stored.stop()
 
@@ -126,7 +127,7 @@ class RunView:
         }  # fmt: skip
 
     def description(self) -> JsonObject:
-        """Return the content of `run.json`: what is known and indexed by now. Starts to index an ended run.
+        """Return the content of `run.json`, with the rows that are indexed by now. Starts to index an ended run.
 
         Raises:
             BadInputError: the run cannot be read.
@@ -169,7 +170,8 @@ class RunView:
         if self._stored is None or self._has_changed(self._stored):
             self.close()
             self._stored = None
-            version = self._version()  # before the outputs are read: what changes from now on is noticed
+            # The version is taken before the outputs are read, so that later changes are noticed.
+            version = self._version()
             self._stored = _StoredIndex(self._open_run(), version, self._index_directory(), self._builder)
             self._prompts_asked, self._headline = False, None
         self._stored.check()
@@ -180,7 +182,8 @@ class RunView:
             return False
         try:
             return self._version() != stored.version
-        except BadInputError as error:  # a store that does not answer now: what is indexed stays
+        # The store does not reply now. The index stays.
+        except BadInputError as error:
             logger.warning("%s", error)
             return False
 
@@ -224,13 +227,15 @@ class RunView:
         if "://" in self.place:
             return self._scratch / "index"
         directory = Path(self.place) / INDEX_DIRECTORY
-        if directory.is_symlink():  # to write there, or to show what is there, is nothing that a run may ask for
+        # A run must not choose by a link where the index is written, or which files are shown.
+        if directory.is_symlink():
             return self._scratch / "index"
         try:
             directory.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=directory):
                 return directory
-        except OSError:  # a directory that may only be read
+        # The directory is read-only.
+        except OSError:
             return self._scratch / "index"
 
     def _ask_prompts(self) -> None:
@@ -257,7 +262,7 @@ def collect_shared_facts(run_id: str, place: str, *, is_live: bool, has_prompts:
 
 
 class _StoredIndex:
-    """The index of an ended run, as far as it is."""
+    """The index of an ended run, as far as it is built."""
 
     def __init__(self, run: StoredRun, version: str, directory: Path, builder: Executor) -> None:
         self.run = run
@@ -267,7 +272,7 @@ class _StoredIndex:
         self._building = builder.submit(build_index, run, directory, self._report)
 
     def check(self) -> None:
-        """Raise the error that ended the building early, if any: BadInputError where the run cannot be read."""
+        """Raise the error that ended the building early, if any, such as BadInputError if the run cannot be read."""
         if self._building.done():
             self._building.result()
 

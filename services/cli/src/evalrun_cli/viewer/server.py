@@ -1,4 +1,4 @@
-"""The HTTP server of `evalrun view`: who may read is decided first, and nothing changes a run."""
+"""The HTTP server of `evalrun view`. It decides first who may read, and changes no run."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""No script but the page's own files, nothing from elsewhere, and no text that becomes markup."""
+"""Only the page's own scripts run, nothing is loaded from elsewhere, and no text becomes markup."""
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -48,8 +48,8 @@ def build_app(runs: Runs, access: Access) -> web.Application:
     """Return the application.
 
     Args:
-        runs: that are shown. Called in threads.
-        access: who may read them.
+        runs: returns the shown runs; called in threads.
+        access: decides who may read them.
     """
     page = _Pages(runs)
 
@@ -83,7 +83,8 @@ def build_app(runs: Runs, access: Access) -> web.Application:
 
 
 class _OpenFileResponse(web.FileResponse):
-    """Sends a file that is open, or the range of it that is asked for: its path may lead elsewhere by now."""
+    """Sends an open file, or the requested range of it. The file is not opened by its path, which may lead elsewhere by
+    now."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(f"/proc/self/fd/{file.fileno()}", headers={"Content-Type": "application/octet-stream"})
@@ -136,11 +137,11 @@ class _Pages:
 
 
 def encode_runs(runs: Mapping[str, ShownRun], *, are_places_shown: bool = True) -> bytes:
-    """Return the content of `runs.json`. A run that cannot be read stands there with the reason."""
+    """Return the content of `runs.json`. A run that cannot be read is listed with the reason."""
     listed: list[bytes] = []
     for view in runs.values():
         shown: JsonObject = {} if are_places_shown else {"place": ""}
-        # Each is encoded by itself: what cannot be written of one run must not keep the list of all from being written.
+        # Each entry is encoded by itself, so that a run whose entry cannot be encoded does not break the whole list.
         try:
             listed.append(_encode({**view.headline(), **shown}))
         except BadInputError as error:

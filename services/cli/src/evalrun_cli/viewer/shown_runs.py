@@ -18,9 +18,9 @@ from evalrun_runtime.exits import BadInputError
 logger = logging.getLogger(__name__)
 
 DIRECTORY_SECONDS: Final = 1.0
-"""Least time between two looks into a directory."""
+"""Minimum seconds between two searches of a directory."""
 URL_SECONDS: Final = 30.0
-"""Between two looks at a URL, each of which is several requests."""
+"""Minimum seconds between two searches of a URL, each of which takes several requests."""
 
 
 class UnreadablePlace:
@@ -42,18 +42,18 @@ class UnreadablePlace:
         raise BadInputError(self.problem)
 
     def open_file(self, name: str) -> BinaryIO | None:
-        """Return nothing: there is no file."""
+        """Return None: there is no file."""
         return None
 
 
 class _Place:
-    """A directory, or a URL, which is looked at in the background: a bucket may take seconds to answer."""
+    """A directory, or a URL. A URL is searched in the background, because a bucket may take seconds to reply."""
 
     def __init__(self, place: str, scanner: Executor, clock: Callable[[], float]) -> None:
         self.place = place
         self.runs: list[str] = []
         self.problem = ""
-        """Why they may be old; empty where they are not."""
+        """Reason why the runs may be outdated; empty if they are not."""
         self._scanner = scanner
         self._clock = clock
         self._is_url = "://" in place
@@ -62,7 +62,7 @@ class _Place:
         self._is_known = False
 
     def look(self, *, at_once: bool) -> None:
-        """Look where it is time, or `at_once`. Waits for the first look alone."""
+        """Search the place if that is due, or `at_once`. Waits only for the first search."""
         pause = URL_SECONDS if self._is_url else DIRECTORY_SECONDS
         is_due = at_once or self._clock() - self._looked_at >= pause
         if self._looking is None and is_due:
@@ -92,10 +92,10 @@ class ShownRuns:
     Args:
         places: directories or URLs.
         scratch: directory for files that are not kept in the runs' directories.
-        builder: where indexes are built.
-        scanner: where URLs are looked at.
-        clock: seconds that only grow.
-        is_shared: whether others read them: of datasets outside a place no prompts are shown then.
+        builder: executor that builds indexes.
+        scanner: executor that searches URLs.
+        clock: seconds, monotonic.
+        is_shared: whether others read the runs; then the prompts of datasets outside the run's place are not shown.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class ShownRuns:
         self._is_shared = is_shared
         self._views: dict[str, RunView] = {}
         self._ids: dict[str, str] = {}
-        """Of every run that was seen: another of the same name must not take over its addresses."""
+        """Id of every run seen so far: another run of the same name must not take over its addresses."""
         self._lock = threading.Lock()
         self._look_at_once = False
 
     def __call__(self) -> Mapping[str, ShownRun]:
-        """Return the runs by id, and the unreadable directories. A run that is gone is no longer there."""
+        """Return the runs by id, and the places that cannot be read. A run that is gone is left out."""
         with self._lock:
             self._look()
             shown: dict[str, ShownRun] = {**self._views}
@@ -143,7 +143,7 @@ class ShownRuns:
             return dict(self._views)
 
     def look_at_once(self) -> None:
-        """Look everywhere at the next call: a run has ended, and its outputs may be there."""
+        """Search every place at the next call, because a run has ended and its outputs may be there."""
         self._look_at_once = True
 
     def _look(self) -> None:
@@ -161,7 +161,7 @@ class ShownRuns:
 
 
 def add_running_runs(stored: Mapping[str, ShownRun], running: Mapping[str, ShownRun]) -> dict[str, ShownRun]:
-    """Return the stored runs under their own ids, and the running ones, each under an id that is free."""
+    """Return the stored runs under their own ids, and the running runs, each under a free id."""
     shown = dict(stored)
     for name, view in running.items():
         view.run_id = free_id(name, shown)

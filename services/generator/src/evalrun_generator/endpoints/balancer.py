@@ -65,14 +65,14 @@ def new_endpoint(name: str, slots: int) -> EndpointState:
 def choose(
     states: Sequence[EndpointState], now: float, avoid: str | None = None, max_in_flight: int | None = None
 ) -> EndpointState | None:
-    """Return the endpoint for the next request, or None if it has to wait.
+    """Return the endpoint for the next request, or None if the request has to wait.
 
     Args:
         states: all endpoints.
         now: monotonic seconds.
         avoid: the endpoint where the item has just failed. It is chosen only if no other endpoint is open; that the
             others are full is not enough.
-        max_in_flight: over all endpoints; None: what each of them takes.
+        max_in_flight: maximum requests in flight over all endpoints; None: only each endpoint's own limit holds.
     """
     if max_in_flight is not None and sum(state.in_flight for state in states) >= max_in_flight:
         return None
@@ -158,9 +158,9 @@ def trouble(state: EndpointState) -> str:
 
 
 def outage_seconds(states: Sequence[EndpointState], now: float) -> float:
-    """Return for how many seconds all endpoints have been failing, or 0 if any is not.
+    """Return for how many seconds all endpoints have been failing, or 0 if an endpoint is not failing.
 
-    Call it after a failed request: a slow request is no outage.
+    Call this function after a failed request: a slow request is no outage.
     """
     if not states or any(state.failing_since is None for state in states):
         return 0.0

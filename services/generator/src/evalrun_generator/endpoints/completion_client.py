@@ -76,7 +76,7 @@ class CompletionClient:
     def __init__(
         self, fleet: EndpointFleet, plan: RequestPolicy, rng: random.Random, clock: Callable[[], float] = time.time
     ) -> None:
-        """`clock`: Unix seconds."""
+        """Create the client; `clock` returns Unix seconds."""
         self._fleet = fleet
         self._plan = plan
         self._timeout = RequestTimeout(plan.deadline_for)
@@ -161,7 +161,7 @@ class CompletionClient:
         return outcome
 
     def _note_mute(self, endpoint: str) -> None:
-        """Warn, once per endpoint, that it returns no log-probabilities."""
+        """Warn once per endpoint that the endpoint returns no log-probabilities."""
         if endpoint in self._mute:
             return
         self._mute.add(endpoint)

@@ -90,8 +90,8 @@ def open_session(api_key: str | None, headers: Mapping[str, str] = NO_HEADERS) -
     """Open the process's only HTTP session. It has no connection limit: the balancer limits requests in flight.
 
     Args:
-        api_key: of the servers; None: they need none.
-        headers: of every request besides.
+        api_key: API key of the servers; None: the servers need no key.
+        headers: further headers of every request.
     """
     key = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     return aiohttp.ClientSession(
@@ -134,7 +134,6 @@ class HttpEndpoint:
         return {name: value for name, value in found.items() if value}
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
-        """Send one request."""
         started_at = time.time()
         started = time.perf_counter()
         body = await self._send("POST", request.path, request.body, deadline)
@@ -164,7 +163,7 @@ class HttpEndpoint:
                 if response.status in NO_SUCH_PATH:
                     return replace(failure, reason=f"{failure.reason} (asked for {path})")
                 return failure
-        # Connecting comes first in the tree: aiohttp's connect timeout is a TimeoutError, too.
+        # Failures to connect are handled first, because aiohttp's connect timeout is a TimeoutError, too.
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return unreachable(_cause(error))
         except TimeoutError:

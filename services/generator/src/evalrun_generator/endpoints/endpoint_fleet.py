@@ -78,7 +78,6 @@ class EndpointFleet:
 
     @property
     def states(self) -> list[EndpointState]:
-        """State of each endpoint."""
         return list(self._states.values())
 
     def capacity(self) -> int:
@@ -123,12 +122,13 @@ class EndpointFleet:
         )
 
     def give_up(self, permit: Permit) -> None:
-        """Give a permit back to the fleet that was not used, or whose request this side cancelled."""
+        """Give an unused permit, or a permit whose request this side cancelled, back to the fleet."""
         self._update(permit, balancer.apply_giving_up)
 
     def _update(self, permit: Permit, change: Callable[[EndpointState], EndpointState]) -> None:
         name = permit.endpoint.name
-        if self._endpoints.get(name) is permit.endpoint:  # it may have left, or been replaced
+        # The endpoint may have left, or been replaced.
+        if self._endpoints.get(name) is permit.endpoint:
             before = self._states[name]
             self._states[name] = after = change(before)
             if before.ejections != after.ejections:
@@ -155,7 +155,7 @@ class EndpointFleet:
 
     def _serve(self) -> None:
         """Assign free slots to waiting requests in order, skipping any request that avoids the only free endpoint."""
-        # A single time is used throughout: an endpoint that opened between the refusal and the timer would wake nobody.
+        # A single time is used throughout. With two times, an endpoint that opens between them would wake nobody.
         now = self._now()
         passed_over: list[tuple[asyncio.Future[Permit], str | None]] = []
         refused: set[str | None] = set()

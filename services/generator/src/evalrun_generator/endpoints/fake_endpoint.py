@@ -8,7 +8,7 @@ from evalrun_generator.endpoints.openai_api import CompletionAnswer, ModelReques
 from evalrun_generator.endpoints.retry import RequestFailure
 
 Script = Callable[[int, dict[str, object]], "Timed | RequestFailure | Awaitable[Timed | RequestFailure]"]
-"""(number of earlier requests, request body) -> the result."""
+"""Returns the result of a request from the number of earlier requests and the body."""
 
 
 def answer(text: str = "answer", *, finish_reason: str = "stop", model: str = "model") -> Timed:
@@ -37,7 +37,6 @@ class FakeEndpoint:
 
     @property
     def name(self) -> str:
-        """The given name."""
         return self._name
 
     async def models(self) -> list[str] | RequestFailure:
@@ -49,7 +48,7 @@ class FakeEndpoint:
         return {"engine_version": self._version} if self._version else {}
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
-        """Return what the script says."""
+        """Return the script's result."""
         del deadline
         body = json.loads(request.body)
         self.requests.append(body)

@@ -128,7 +128,7 @@ class GpuHost:
         return head
 
     def _model_flags(self, directory: SessionDirectory) -> list[str] | None:
-        """Return the flags that name the directories of model and adapter; None: this process is to end."""
+        """Return the flags that name the directories of model and adapter; None: this process was asked to end."""
         model, flags = self._plan.config.spec.model, []
         dummy = self._plan.config.spec.rollout is not None and self._plan.config.spec.rollout.load_format == "dummy"
         for flag, place, revision in (
@@ -165,7 +165,7 @@ class GpuHost:
         return lines[-1]
 
     def _generate(self, head: RayHead, flags: Sequence[str]) -> int:
-        """Run the generator to its end. Restart it if it was killed; its replicas then go to the new one."""
+        """Run the generator to its end. A killed generator is replaced by another, which takes its replicas over."""
         command = [str(self._plan.python), "-m", "evalrun_generator.rollout", f"--work-order={self._plan.config_file}"]
         command += [f"--ray-address={head.address}", "--end-replicas", *flags, *self._plan.generator_flags]
         kept = self._plan.kept_ray
@@ -185,7 +185,7 @@ class GpuHost:
         raise GenerationStoppedError(f"the generator was ended by {signal.Signals(-code).name}, again and again")
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> int:
-        """Wait for the generator's end, and pass a request to end on to it."""
+        """Wait for the generator's end, and forward requests to end."""
         told = False
         while (code := wait_for(process, self._stops, WATCH_SECONDS)) is None:
             self._seen.look()

@@ -34,7 +34,7 @@ class KeptRay:
 
     address: str
     environment: Mapping[str, str]
-    """Environment of its drivers, as far as it is special; it holds the cluster's token."""
+    """Special environment variables of the cluster's drivers, among them the cluster's token."""
     pretended_gpus: int
 
     def write(self, file: Path) -> None:

@@ -25,7 +25,7 @@ def adopt_orphans() -> None:
 
 
 def signal_when_parent_ends(number: signal.Signals) -> None:
-    """Ask the kernel for a signal to this process when the one that started it ends, even by SIGKILL."""
+    """Ask the kernel to signal this process when its parent ends, even by SIGKILL."""
     _prctl(PR_SET_PDEATHSIG, number)
 
 
@@ -97,7 +97,7 @@ def wait_for(process: "subprocess.Popen[bytes]", stops: StopRequests, seconds: f
 
 
 def end_process(process: "subprocess.Popen[bytes]", seconds: float) -> None:
-    """Tell a process to end, and kill it if it has not within some seconds."""
+    """Tell a process to end, and kill it if it has not ended within `seconds`."""
     process.terminate()
     try:
         process.wait(seconds)

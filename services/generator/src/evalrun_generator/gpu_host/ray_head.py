@@ -94,7 +94,7 @@ def start_ray(
     """
     environment = ray_environment(os.environ, python, directory, gpus)
     count = len(gpus) or pretended
-    # Another process may take a port that was free.
+    # Another process may take a port that was free, so the start is repeated.
     for _ in range(START_ATTEMPTS):
         port = _free_port()
         process = _spawn(python, directory, count, port, log, environment)

@@ -53,7 +53,6 @@ class SessionDirectory:
         return self.path / "code"
 
     def remove(self) -> None:
-        """Remove the directory with its contents."""
         # The owner's name goes last: a directory without it would never count as abandoned.
         for path in self.path.iterdir() if self.path.is_dir() else ():
             if path.is_dir() and not path.is_symlink():
@@ -83,9 +82,9 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
 
 @contextmanager
 def own_session(seen: Descendants) -> Iterator[SessionDirectory]:
-    """Yield a directory for a Ray that is started here. At the end kill every process below this one and remove it.
+    """Yield a directory for a Ray that is started here. Directories of killed owners are removed first.
 
-    Directories of killed owners are removed first.
+    At the end every process below this one is killed, and the directory is removed.
     """
     for left in remove_abandoned():
         logger.warning("removed %s, which a killed run had left", left)

@@ -1,6 +1,6 @@
 """An in-memory ledger for tests and load: behaves like the aggregator's, without a disk or a judge.
 
-`FakeLedger` implements `Ledger`; `FakeLedgerService` serves it over gRPC.
+`FakeLedger` implements `LedgerClient`; `FakeLedgerService` serves it over gRPC.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ class FakeLedger:
     """Leases never expire; they end when the worker asks with `fresh`."""
 
     def __init__(self, items: Sequence[ledger.WorkItem], *, max_items_per_call: int = 1024) -> None:
-        """`max_items_per_call`: upper bound of items leased by one call."""
+        """Create the ledger; one call leases at most `max_items_per_call` items."""
         self.items = {key_of(item.key): item for item in items}
         self.completions: dict[Key, ledger.Completion] = {}
         self.leases: dict[Key, str] = {}
         self.reports: list[list[ledger.Replica]] = []
+        """Replicas of each report."""
         self.warnings: list[str] = []
-        """Replicas of the last report."""
+        """Warnings of the last report."""
         self.work_calls: list[int] = []
         """`max_items` of each call."""
         self.batches: list[int] = []
@@ -83,7 +84,6 @@ class FakeLedger:
         return stored
 
     async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
-        """Store the report."""
         self.warnings = list(warnings)
         self.reports.append(list(replicas))
         self.changed.set()
@@ -102,7 +102,6 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
         request: ledger.GetWorkRequest,
         context: grpc.aio.ServicerContext[ledger.GetWorkRequest, ledger.GetWorkResponse],
     ) -> ledger.GetWorkResponse:
-        """Lease work."""
         if not request.worker_id:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "worker_id is empty")
         return await self.fake.get_work(request.max_items, fresh=request.fresh, worker_id=request.worker_id)
@@ -112,7 +111,6 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
         request: ledger.SubmitCompletionsRequest,
         context: grpc.aio.ServicerContext[ledger.SubmitCompletionsRequest, ledger.SubmitCompletionsResponse],
     ) -> ledger.SubmitCompletionsResponse:
-        """Store completions."""
         if self.storing_fails is not None:
             await context.abort(self.storing_fails, "as ordered")
         try:
@@ -128,7 +126,6 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
         request: ledger.ReportReplicasRequest,
         context: grpc.aio.ServicerContext[ledger.ReportReplicasRequest, ledger.ReportReplicasResponse],
     ) -> ledger.ReportReplicasResponse:
-        """Store the report."""
         del context
         await self.fake.report(request.replicas, request.warnings)
         return ledger.ReportReplicasResponse()

@@ -67,9 +67,9 @@ class LedgerClient(Protocol):
         ...
 
     async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
-        """Report the endpoints' state and warnings about idle capacity.
+        """Report the endpoints' state, and warnings for the user.
 
-        Tries once and raises nothing, because the next report repeats it.
+        The call is tried once and raises nothing, because the next report has the same content.
         """
         ...
 
@@ -102,14 +102,12 @@ class GrpcLedger:
         self._answered = False
 
     async def get_work(self, max_items: int, *, fresh: bool) -> ledger.GetWorkResponse:
-        """Lease work."""
         request = ledger.GetWorkRequest(worker_id=self._worker_id, max_items=max_items, fresh=fresh, epoch=self._epoch)
         return await self._patiently(
             lambda: self._stub.GetWork(request, timeout=CALL_SECONDS, metadata=token_metadata(self._tokens))
         )
 
     async def submit(self, completions: Sequence[ledger.Completion]) -> int:
-        """Store completions."""
         request = ledger.SubmitCompletionsRequest(worker_id=self._worker_id, completions=completions, epoch=self._epoch)
         response = await self._patiently(
             lambda: self._stub.SubmitCompletions(request, timeout=CALL_SECONDS, metadata=token_metadata(self._tokens))
@@ -117,7 +115,6 @@ class GrpcLedger:
         return response.stored
 
     async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
-        """Report the endpoints' state."""
         request = ledger.ReportReplicasRequest(
             worker_id=self._worker_id,
             replicas=replicas,

@@ -25,7 +25,7 @@ class Submitter:
         delay: float,
         acknowledged: Callable[[Sequence[ledger.Completion]], None],
     ) -> None:
-        """`acknowledged` is called with each batch that the ledger has stored, or does not know."""
+        """Create the submitter; `acknowledged` gets each batch that the ledger has stored, or does not know."""
         self._ledger = ledger_client
         self._batch_size = batch_size
         self._delay = delay

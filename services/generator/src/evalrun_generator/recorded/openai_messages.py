@@ -95,7 +95,7 @@ def _prompt(value: object) -> PromptKey:
 
 
 def usage(asked: RecordedRequest, answers: Sequence[RecordedAnswer]) -> dict[str, object]:
-    """Return the recorded token counts; missing ones are estimated and marked with `"approximate": true`."""
+    """Return the recorded token counts; missing counts are estimated and marked with `"approximate": true`."""
     recorded_prompt = answers[0].prompt_tokens
     prompt = approximate_tokens(join_messages(asked.prompt)) if recorded_prompt is None else recorded_prompt
     outputs = [approximate_tokens(a.text) if a.output_tokens is None else a.output_tokens for a in answers]

@@ -98,7 +98,7 @@ class EchoCompletions:
         self._answer = RecordedAnswer("word " * tokens, output_tokens=tokens)
 
     def find(self, prompt: PromptKey, seed: int | None, choice: int = 0) -> RecordedAnswer:
-        """Return the words of the prompt. Each word is a token."""
+        """Return the same words for every prompt. Each word counts as a token."""
         del prompt, seed, choice
         return self._answer
 

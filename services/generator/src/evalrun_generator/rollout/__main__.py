@@ -28,8 +28,8 @@ async def _attach_in_turn(
     identity: str,
     plan: EnginePlan,
 ) -> ReplicaCluster:
-    """Read every file of the checkpoint while another checkpoint is in use, then wait for the turn."""
-    # The replicas are not this run's alone.
+    """Read every file of the checkpoint while another checkpoint is in use, then wait for this run's turn."""
+    # Several runs use the replicas in turn, so the identity of this run does not name them.
     del identity
     before = file_stamps(plan.directory)
     facts = await asyncio.to_thread(model_facts, str(plan.directory), None, aside=True)

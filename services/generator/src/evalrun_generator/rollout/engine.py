@@ -18,10 +18,10 @@ from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, com
 from evalrun_runtime.exits import BadInputError
 
 KEY_VARIABLES: Final[Mapping[str, str]] = {"vllm": "VLLM_API_KEY", "sglang": KEY_VARIABLE}
-"""Where each engine's server reads the key that it asks for."""
+"""Environment variable from which each engine's server reads the API key that it requires."""
 QUIET: Final[Mapping[str, Mapping[str, str]]] = {
     "vllm": {"VLLM_NO_USAGE_STATS": "1"},
-    # Else /health takes a second and generates a token; whether an engine hangs is seen by its progress.
+    # Without this, /health takes a second and generates a token. Progress alone shows whether an engine hangs.
     "sglang": {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false"},
 }
 """Environment of each engine's processes, unless the run sets it."""
@@ -78,7 +78,7 @@ class EnginePlan:
 
     @property
     def shape(self) -> str:
-        """The same without the weights: a kept replica with the same shape may take others."""
+        """Digest of the plan without the weights: a kept replica with the same shape may take other weights."""
         model = {name: value for name, value in self.model_config.items() if name != "path"}
         serving = "" if self.kept is None else self.kept.serving_digest
         return _digest([self.engine, self.rollout_config, model, self.gpus, self.gpus_per_node, serving])
@@ -90,7 +90,7 @@ class EnginePlan:
 
 
 def _digest(content: Sequence[object]) -> str:
-    # Excludes the environment, which does not change what is served and may contain a key.
+    # The environment is left out, because it does not change the served model and may contain a key.
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -109,7 +109,8 @@ def engine_plan(
         environment: environment of the engine's processes.
         model_folder: directory of the fetched model, or None if the engine reads `model.path` itself. Requests and
             results always name the model by `model.path`.
-        adapter_folder: the same of the fetched LoRA adapter; with one, requests name `model.adapter`.
+        adapter_folder: directory of the fetched LoRA adapter, or None likewise. With an adapter, requests name
+            `model.adapter`.
         kept: whether the replicas outlive the run and take the next one's weights. Requests name the model by
             `KEPT_MODEL` then, because the server's name for it outlives the run too.
 
@@ -197,7 +198,7 @@ def _kept_plan(order: RolloutOrder, model_folder: str | None) -> KeptPlan:
 
 
 def add_key(plan: EnginePlan, key: str) -> EnginePlan:
-    """Return the plan with the key that its servers ask for."""
+    """Return the plan with the key that its servers require."""
     return replace(plan, environment={**plan.environment, KEY_VARIABLES[plan.engine]: key})
 
 

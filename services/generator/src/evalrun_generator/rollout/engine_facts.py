@@ -49,7 +49,7 @@ def sglang_facts(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return how SGLang's process that holds the weights reports having loaded them. Pure.
 
     Args:
-        settings: that process's own, see `SglangServer`.
+        settings: settings of that process; see `SglangServer`.
     """
     names = {"model_path": "model", "dtype": "dtype", "quantization": "quantization"}
     return {ours: str(settings[theirs]) for theirs, ours in names.items() if settings.get(theirs)}
@@ -97,7 +97,7 @@ def _text(value: str | bytes) -> str:
 def model_facts(path: str, revision: str | None, *, aside: bool = False) -> dict[str, str]:
     """Return the weights' digest and, for a hub model, the commit of its revision. Reads all weights.
 
-    `aside`: with less priority than what runs beside it, since it is read ahead of its turn.
+    With `aside` the weights are read at a lower priority than the present work, because their turn comes later.
     """
     directory = model_folder(path, revision)
     if directory is None:
@@ -139,7 +139,7 @@ def read_template(directory: Path) -> str:
 def weights_digest(directory: Path, *, aside: bool = False) -> str:
     """Return the SHA-256 over the names and digests of a model's weight files, or an empty text if it has none.
 
-    `aside` has the meaning that it has in `model_facts`.
+    For `aside` see `model_facts`.
     """
     files = next((found for kind in WEIGHT_FILES if (found := sorted(directory.glob(kind)))), [])
     if not files:
@@ -159,7 +159,7 @@ def combine_digests(digests: Iterable[tuple[str, str]]) -> str:
 
 
 def file_digest(file: Path) -> str:
-    """Return a file's SHA-256. The hub's cache names large files by it."""
+    """Return a file's SHA-256. The hub's cache names large files by this digest, so they are not read."""
     target = file.resolve().name
     if file.is_symlink() and _SHA256.fullmatch(target):
         return target

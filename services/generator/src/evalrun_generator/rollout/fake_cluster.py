@@ -19,7 +19,6 @@ class FakeReplica:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Endpoint that serves completions."""
         return self.fake_endpoint
 
     async def health(self) -> str | None:
@@ -37,7 +36,7 @@ class FakeCluster:
     def __init__(
         self, gpus: Sequence[int], make: Callable[[Start], FakeReplica], *, now: Callable[[], float], gpus_each: int = 1
     ) -> None:
-        """`gpus`: GPUs of each node; each node has enough CPUs for them."""
+        """Create the cluster; `gpus` holds the GPUs of each node, which has enough CPUs for them."""
         self.nodes = list(gpus)
         self.servers: dict[str, FakeReplica] = {}
         self.all: dict[str, Start] = {}
@@ -75,7 +74,6 @@ class FakeCluster:
         return view
 
     async def start(self, slot: int) -> None:
-        """Start a replica."""
         start = Start(slot, f"start{len(self.all)}", self._gpus_each, self._now(), placed=True)
         if self.failing:
             start = replace(start, phase=StartPhase.FAILED, error=self.failing.pop(0))
@@ -83,12 +81,10 @@ class FakeCluster:
         self.changed.set()
 
     async def end(self, suffix: str) -> None:
-        """End a replica."""
         self.all[suffix] = replace(self.all[suffix], phase=StartPhase.ENDED, released_at=self._now())
         self.changed.set()
 
     async def end_all(self) -> Sequence[Start]:
-        """End all."""
         for start in self.living:
             await self.end(start.suffix)
         self.ended_all = True

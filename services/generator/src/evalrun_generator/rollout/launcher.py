@@ -99,7 +99,7 @@ class ReplicaLauncher:
         return self._launched
 
     async def _prove(self, directory: Path, weights: str) -> dict[str, str]:
-        """Compare the loaded weights with their files. The result names the reason if that cannot be done."""
+        """Compare the loaded weights with their files. Return `weights_kept: false` if the engine takes no others."""
         import ray
 
         try:
@@ -122,7 +122,7 @@ class ReplicaLauncher:
 
 
 def _import_server_class(plan: EnginePlan) -> type | None:
-    """Return the class of the HTTP server; None: verl's own serves."""
+    """Return the class of the HTTP server; None: verl's own class."""
     if plan.engine == "sglang":
         from evalrun_generator.rollout.sglang_server import SglangServer
 
@@ -142,7 +142,8 @@ def _describe_server(server: Handle, engine: str) -> tuple[str, tuple[Process, .
     own = psutil.Process(os.getpid())
     family = [own, *own.children(recursive=True)]
     processes = tuple(Process(process.pid, process.create_time()) for process in family)
-    # vLLM's record of what it loaded, not of what was requested. SGLang's is in another process: see `SglangServer`.
+    # This is vLLM's record of the loaded model, not of the requested one. SGLang has its record in another process: see
+    # `SglangServer`.
     engine_config = getattr(getattr(server, "engine", None), "vllm_config", None)
     load_format = "" if engine_config is None else engine_config.load_config.load_format
     loaded = str(getattr(load_format, "value", load_format))

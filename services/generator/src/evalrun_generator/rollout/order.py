@@ -28,7 +28,6 @@ class RolloutOrder:
 
     @property
     def spec(self) -> EvalRunSpec:
-        """The run's spec."""
         return self.order.spec
 
     @property

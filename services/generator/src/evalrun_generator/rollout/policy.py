@@ -31,11 +31,11 @@ class ObservedReplica:
 
     start: Start
     admitted: bool = False
-    """It serves completions or is being tested."""
+    """Whether the replica serves completions or is being tested."""
     trouble: str = ""
     """Reason why the replica must be ended: dead, hung. Empty while it is healthy."""
     idle_seconds: float = 0.0
-    """Time for which it has been idle."""
+    """Seconds for which the replica has been idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class DecisionHistory:
     failed_at: float = float("-inf")
     last_error: str = ""
     without_any_since: float | None = None
-    """Since when work has no living replica; None while there is a replica."""
+    """Time since which remaining work has had no living replica; None in any other state."""
 
     def apply_failed_start(self, error: str, now: float) -> "DecisionHistory":
         """Return the history after a start that never served."""
@@ -65,8 +65,6 @@ class DecisionHistory:
 
 
 class ActionKind(Enum):
-    """Kinds of action."""
-
     START = "start"
     ADMIT = "admit"
     END = "end"
@@ -74,8 +72,6 @@ class ActionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action to take."""
-
     what: ActionKind
     slot: int
     suffix: str = ""
@@ -88,8 +84,8 @@ class Action:
 def useful_replicas(rollout: Rollout, remaining: int | None) -> int:
     """Return how many replicas the remaining work justifies; 0 before it is known and when nothing remains.
 
-    Between min and max the formula is the operator's for worker pods. A fixed number is kept, except for replicas that
-    would never receive a request.
+    Between min and max the formula is the same as the operator's for worker pods. A fixed number is kept, except for
+    replicas that would never receive a request.
     """
     if not remaining:
         return 0

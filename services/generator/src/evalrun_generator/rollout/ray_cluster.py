@@ -24,7 +24,7 @@ NAMESPACE = "evalrun"
 CALL_SECONDS = 60.0
 END_SECONDS = 120.0
 REPLACE_SECONDS = 330.0
-"""A little more than the supervisor's own."""
+"""A little more than the supervisor's own `REPLACE_SECONDS`."""
 TURN_POLL_SECONDS = 0.1
 HEAD_RESOURCE = "node:__internal_head__"
 """Resource that Ray 2.60 lists for its head."""
@@ -47,7 +47,7 @@ class RayCluster:
     """The replicas of a run. Create it with `attach_to_cluster`."""
 
     def __init__(self, supervisor: Handle, driver: str, api_key: str, *, started: bool, is_kept: bool = False) -> None:
-        """`is_kept`: the replicas outlive this driver, which only ends its turn."""
+        """Create the client; with `is_kept` the replicas outlive this driver, which only ends its turn."""
         self._is_kept = is_kept
         self._supervisor = supervisor
         self._driver = driver
@@ -57,7 +57,6 @@ class RayCluster:
 
     @property
     def api_key(self) -> str:
-        """API key of the replicas' servers."""
         return self._api_key
 
     async def observe(self) -> ClusterView:
@@ -73,7 +72,6 @@ class RayCluster:
         await _answer(self._supervisor.start.remote(self._driver, slot, suffix, node), CALL_SECONDS)
 
     async def end(self, suffix: str) -> None:
-        """End a replica."""
         await _answer(self._supervisor.end.remote(self._driver, suffix), END_SECONDS)
 
     async def end_all(self) -> Sequence[Start]:
@@ -122,7 +120,7 @@ async def attach_to_cluster(identity: str, plan: EnginePlan, abandon_seconds: fl
 async def attach_in_turn(name: str, place: tuple[int, str], plan: EnginePlan, facts: Mapping[str, str]) -> RayCluster:
     """Wait for the turn on replicas that outlive their runs, then have them serve the plan's checkpoint.
 
-    They load its weights in place if they can, and are restarted if they cannot.
+    The replicas load the checkpoint's weights in place if they can, and are restarted if they cannot.
 
     Args:
         name: name of the replicas.

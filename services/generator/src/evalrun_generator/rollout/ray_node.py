@@ -52,7 +52,7 @@ def _start(address: str, own_ip: str | None, log: Path) -> "subprocess.Popen[byt
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--address={address}", "--block"]
     command += ["--num-cpus=0", "--num-gpus=0", f"--object-store-memory={OBJECT_STORE_BYTES}", "--disable-usage-stats"]
     command += [] if own_ip is None else [f"--node-ip-address={own_ip}"]
-    # The name of a new head may not be known everywhere yet.
+    # The name of a new head may not be known everywhere yet, so the start is repeated.
     for _ in range(ATTEMPTS):
         with log.open("wb") as file:
             process = subprocess.Popen(

@@ -36,7 +36,7 @@ class HttpReplicaApi:
     def __init__(
         self, session: aiohttp.ClientSession, address: str, model: str, *, seconds: float = HEALTH_SECONDS
     ) -> None:
-        """`seconds`: timeout of health and metrics requests."""
+        """Create the client; `seconds` is the timeout of health and metrics requests."""
         self._session = session
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._url = f"http://{address}"
@@ -44,7 +44,6 @@ class HttpReplicaApi:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Endpoint that serves completions."""
         return self._endpoint
 
     async def health(self) -> str | None:
@@ -79,5 +78,5 @@ def parse_generated_tokens(metrics: str) -> float | None:
 
 
 def open_replica_session(api_key: str, kept: KeptPlan | None = None) -> aiohttp.ClientSession:
-    """Open the session for all replicas. Each request to kept ones names the weights that it is meant for."""
+    """Open the session for all replicas. Each request to kept replicas names the weights that it is meant for."""
     return open_session(api_key, {} if kept is None else {HEADER: kept.weights})

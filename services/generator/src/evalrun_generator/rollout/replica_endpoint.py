@@ -13,11 +13,13 @@ class ReplicaEndpoint:
     """Wraps the endpoint of a replica's start."""
 
     def __init__(self, endpoint: Endpoint, name: str, model: str | None = None, weights_version: str = "") -> None:
-        """Args:
-        endpoint: of its server.
-        name: of the replica.
-        model: what answers are recorded to be of; None: as the server says.
-        weights_version: likewise, of the weights; empty if it is not known.
+        """Create the endpoint.
+
+        Args:
+            endpoint: endpoint of the replica's server.
+            name: name of the replica.
+            model: model that is recorded with its completions; None: the model that the server reports.
+            weights_version: version of the weights that is recorded with its completions; empty if unknown.
         """
         self._model = model
         self._weights_version = weights_version

@@ -51,7 +51,10 @@ class ReplicaManager:
         remaining: Callable[[], int | None],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`connect` returns the API of the server at an address, `remaining` the number of missing completions."""
+        """Create the manager.
+
+        `connect` returns the API of the server at an address, `remaining` the number of missing completions.
+        """
         self._cluster = cluster
         self._fleet = fleet
         self._options = options
@@ -76,7 +79,7 @@ class ReplicaManager:
         """Manage replicas until cancelled.
 
         Raises:
-            BadInputError: they serve something other than what was requested.
+            BadInputError: the replicas serve something other than the requested model.
             GenerationStoppedError: no replica can be started, or the cluster is lost.
         """
         try:

@@ -36,7 +36,7 @@ class ReplicaMonitor:
         tick_seconds: float,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called when `trouble` is set."""
+        """Create the monitor; `wake` is called when `trouble` is set."""
         self.start = start
         model = None if plan.kept is None else plan.kept.model
         self.endpoint = ReplicaEndpoint(api.endpoint, start.name, model, start.weights_version)
@@ -55,8 +55,8 @@ class ReplicaMonitor:
         """Check that the replica serves the requested model with real weights, and that it replies.
 
         Raises:
-            BadInputError: it serves something else, as every other start would.
-            UnfitReplicaError: it does not reply.
+            BadInputError: the replica serves something else, as every other start would.
+            UnfitReplicaError: the replica does not reply.
         """
         if self.start.load_format == "dummy" and self._plan.load_format != "dummy":
             raise BadInputError(
@@ -82,7 +82,7 @@ class ReplicaMonitor:
             raise UnfitReplicaError(f"a tiny completion failed: {error}")
 
     async def run(self) -> None:
-        """Watch until something is wrong. Then set `trouble`, and end."""
+        """Watch the replica until something is wrong, then set `trouble` and return."""
         signs = VitalSigns(progress_at=self._now(), answered=self.endpoint.answered)
         question: asyncio.Task[str | None] | None = None
         try:

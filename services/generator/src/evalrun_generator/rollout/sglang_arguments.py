@@ -8,7 +8,7 @@ from evalrun_generator.rollout.order import RolloutOrder
 from evalrun_runtime.exits import BadInputError
 
 KEY_VARIABLE: Final = "EVALRUN_SGLANG_KEY"
-"""Of the server's processes: an argument would be written to SGLang's log."""
+"""Environment variable with the server's key: an argument would be written to SGLang's log."""
 TUNING_VARIABLE: Final = "EVALRUN_SGLANG_ARGUMENTS"
 """Names more arguments of SGLang's server, as a JSON object."""
 TUNING_ARGUMENTS: Final = frozenset({
@@ -17,7 +17,8 @@ TUNING_ARGUMENTS: Final = frozenset({
     "num_continuous_decode_steps", "page_size", "prefill_attention_backend", "sampling_backend",
     "schedule_conservativeness", "watchdog_timeout",
 })  # fmt: skip
-"""They change how fast a server answers. Those that change what it serves are fields of spec.rollout."""
+"""Arguments that change only how fast a server replies. Arguments that change the completions are fields of
+spec.rollout."""
 
 
 def sglang_arguments(order: RolloutOrder, environment: Mapping[str, str]) -> dict[str, object]:
@@ -25,7 +26,7 @@ def sglang_arguments(order: RolloutOrder, environment: Mapping[str, str]) -> dic
 
     Args:
         order: the run's run configuration.
-        environment: of the engine's processes.
+        environment: environment of the engine's processes.
 
     Raises:
         BadInputError: data parallelism, or arguments in the environment that cannot be used.
@@ -41,7 +42,7 @@ def sglang_arguments(order: RolloutOrder, environment: Mapping[str, str]) -> dic
         "chunked_prefill_size": rollout.max_num_batched_tokens if rollout.enable_chunked_prefill else -1,
         "disable_radix_cache": not rollout.enable_prefix_caching,
         "enable_deterministic_inference": protocol.deterministic,
-        # verl has it load the library that gives memory back between two steps of a training.
+        # verl makes the server load the library that gives memory back between two steps of a training.
         "enable_memory_saver": False,
         "enable_metrics": True,
         "log_level": "info",

@@ -6,8 +6,6 @@ from enum import Enum
 
 
 class StartPhase(Enum):
-    """Phase of a start."""
-
     STARTING = "starting"
     SERVING = "serving"
     """The HTTP server is up, and the driver checks whether it replies."""

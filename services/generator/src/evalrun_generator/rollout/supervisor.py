@@ -1,7 +1,7 @@
 """Owns a run's replicas inside the Ray cluster: a named, detached actor that outlives every generator.
 
-It decides nothing. It remembers what was started, so that the next generator reuses living replicas instead of loading
-the weights again, and it owns them, so that they end with it. It obeys a single driver: the last to attach.
+The actor decides nothing. It remembers the starts, so that the next generator reuses living replicas instead of loading
+the weights again, and owns the replicas, so that they end with it. It obeys a single driver: the last to attach.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ TURN_SECONDS = 60.0
 WAITING_SECONDS = 2.0
 """Seconds of silence after which a waiting driver is gone: a living driver calls ten times a second."""
 REPLACE_SECONDS = 300.0
-"""Reading 15 GB takes a second from the page cache and ten from a disk."""
+"""Timeout of a replacement. Reading 15 GB takes a second from the page cache and ten from a disk."""
 MAX_ERROR_CHARACTERS = 2000
 
 
@@ -53,12 +53,14 @@ class Supervisor:
         now: Callable[[], float] = time.monotonic,
         leave: Callable[[], None] | None = None,
     ) -> None:
-        """Args:
-        plan: of the replicas.
-        abandon_seconds: without a word from a driver, after which the replicas and this actor end by themselves; None:
-            they wait for the next driver.
-        now: seconds of a clock.
-        leave: ends this actor; None: Ray does.
+        """Create the supervisor.
+
+        Args:
+            plan: plan of the replicas.
+            abandon_seconds: seconds without a call of a driver after which the replicas and this actor end by
+                themselves; None: they wait for the next driver.
+            now: returns the seconds of a clock.
+            leave: ends this actor; None: Ray kills it.
         """
         self._abandon_seconds = abandon_seconds
         self._now = now
@@ -173,7 +175,7 @@ class Supervisor:
             .options(
                 num_cpus=0,
                 # The affinity is hard: a soft one could use the node of a generator, which ends while the replica
-                # continues. A node that has just gone is a failed start.
+                # continues. If the node has just gone, the start fails.
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
                 runtime_env={"env_vars": self._plan.environment},
             )
@@ -208,9 +210,9 @@ class Supervisor:
         return task
 
     async def _end_when_abandoned(self, seconds: float) -> None:
-        """End everything after a long silence of all drivers: the process that would have ended it was killed."""
+        """End everything after a long silence of all drivers: the process that should have done so was killed."""
         while (left := self._heard_at + seconds - self._now()) > 0:  # noqa: ASYNC110
-            # The last call may come at any time until then.
+            # A call in the meantime postpones the end.
             await asyncio.sleep(left)
         logger.warning("no generator has asked for anything for %g s: ending the replicas", seconds)
         await asyncio.gather(*(self._release(owned) for owned in list(self._owned.values())))
@@ -268,7 +270,7 @@ async def _reap_on(node: str, processes: tuple[Process, ...]) -> None:
         async with asyncio.timeout(REAP_SECONDS):
             await task.remote(processes)
     except (ray.exceptions.RayError, TimeoutError) as error:
-        # The node is gone.
+        # The node is gone, or does not reply.
         logger.warning("could not kill a replica's processes on node %s: %s", node, error)
 
 

@@ -18,7 +18,7 @@ class ProbeLimits:
     hang_seconds: float = 60.0
     """Time without a reply to the probe and without progress after which the replica counts as hung."""
     failures: int = 2
-    """Consecutive failed health checks after which it counts as dead."""
+    """Consecutive failed health checks after which the replica counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)

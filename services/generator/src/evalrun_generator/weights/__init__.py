@@ -1,4 +1,5 @@
-"""Puts the weights of another checkpoint into an engine that runs, and proves that they are there.
+"""Loads the weights of another checkpoint into a running engine, and proves that they are there.
 
-The modules run in the engine's own processes: they need verl and vLLM, and nothing else of this package needs them.
+`kept_server` and `worker_extension` run in the engine's own processes and need verl and vLLM; `file_to_device` needs
+torch. The generator itself uses only `checkpoint_files`, and the header's name in `weights_guard`.
 """

@@ -101,7 +101,7 @@ def file_stamps(directory: Path) -> tuple[tuple[str, int, int, int], ...]:
 def compute_serving_digest(directory: Path) -> str:
     """Return a SHA-256 over everything that an engine reads beside the weights.
 
-    It is equal if an engine serves both checkpoints alike.
+    Two checkpoints with the same digest are served alike.
 
     Raises:
         UnfitCheckpointError: config.json is missing or no JSON object.

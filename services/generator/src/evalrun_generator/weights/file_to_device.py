@@ -29,7 +29,7 @@ class _Lane:
         self._streams = [torch.cuda.Stream(device) if on_gpu else None for _ in range(2)]
         self._host = [torch.empty(PIECE_BYTES, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
         self._rows = torch.empty(PIECE_BYTES, dtype=torch.uint8)
-        """Whole rows of a file, of which the device gets some columns."""
+        """Whole rows of a file. Only some of their columns go to the device."""
         self._there = [torch.empty(PIECE_BYTES, dtype=torch.uint8, device=device) for _ in range(2)]
         self._equal = [torch.ones((), dtype=torch.bool, device=device) for _ in range(2)]
         self._turn = 0
@@ -72,7 +72,7 @@ class _Lane:
 
 
 class Lanes:
-    """Buffers and threads of a device, made once: to pin memory takes as long as to fill it."""
+    """Buffers and threads of a device, made once, because pinning memory takes as long as filling it."""
 
     def __init__(self, device: Any) -> None:  # noqa: ANN401 - torch.device
         self._device = device
@@ -80,7 +80,7 @@ class Lanes:
         self._synchronize()
 
     def copy(self, moves: Sequence[Move]) -> None:
-        """Fill each target from its file. Raises UnfitCheckpointError or OSError: some may be filled by then."""
+        """Fill each target from its file. Raises UnfitCheckpointError or OSError; some targets may then be filled."""
         self._go(moves, compares=False)
 
     def compare(self, moves: Sequence[Move]) -> bool:

@@ -10,7 +10,8 @@ from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError
 from evalrun_generator.weights.weights_guard import SERVED
 
 DRAIN_SECONDS: Final = 10.0
-"""Seconds for requests that a driver left behind: it ended its turn after all replies, or was killed."""
+"""Seconds to wait for requests of an earlier driver. A driver ends its turn after all replies, so only a killed driver
+leaves requests behind."""
 POLL_SECONDS: Final = 0.01
 
 

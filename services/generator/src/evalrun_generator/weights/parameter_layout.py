@@ -66,19 +66,19 @@ def layout(
     vocabulary: int,
     rank: Rank = ALONE,
 ) -> dict[str, Place]:
-    """Return where each stored tensor lies.
+    """Return the place of each stored tensor.
 
     Which part a rank holds follows from the shapes: a dimension that is shorter than the checkpoint's is cut into as
     many equal parts, in the order of the ranks, as vLLM cuts it.
 
     Args:
-        parameters: those of the engine's worker, by name.
+        parameters: parameters of the engine's worker, by name.
         stored: the checkpoint's tensors, by name.
-        fused: by the name of a fused module the modules whose rows follow each other in it; vLLM's
+        fused: the modules whose rows follow each other in a fused module, by the fused module's name; vLLM's
             `packed_modules_mapping`.
         tied: whether the embedding also is the output layer, so that a stored output layer is not read.
-        vocabulary: tokens of the model, as its configuration says.
-        rank: of the worker.
+        vocabulary: number of the model's tokens in its configuration.
+        rank: rank of the worker.
 
     Raises:
         UnfitCheckpointError: a tensor is missing, one is left over, or a shape or data type differs.

@@ -16,16 +16,19 @@ from evalrun_generator.weights.parameter_layout import PLAIN_MODELS, Parameter, 
 
 
 class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # verl is untyped
-    """Methods of a worker. The engine must run no request meanwhile, and its prefix cache must be reset after it."""
+    """Methods of a worker. The engine must run no request during a call.
+
+    After a replacement its prefix cache must be reset.
+    """
 
     model_runner: Any
     """vLLM's model runner; vLLM gives the class its worker's attributes."""
 
     def evalrun_prove_weights(self, directory: str) -> dict[str, float]:
-        """Compare all that this worker holds with a checkpoint's files, byte by byte. Return the seconds that took.
+        """Compare this worker's parameters with a checkpoint's files, byte by byte. Return the comparison's seconds.
 
         Raises:
-            UnfitCheckpointError: this engine cannot take other weights, or a parameter is another one.
+            UnfitCheckpointError: this engine cannot take other weights, or a parameter differs.
         """
         return self._compare(self._moves(Path(directory)), directory)
 

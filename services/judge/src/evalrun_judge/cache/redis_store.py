@@ -2,9 +2,8 @@
 
 A Redis that is down, slow or full delays a verdict by a fraction of a second.
 
-
 Whoever can write to this Redis can forge verdicts: give it a password, and let nobody but the gateways reach it. Values
-carry a checksum over their key, so that a truncated, swapped or foreign value is no verdict.
+carry a checksum over their key, so that truncated, swapped or foreign values are refused.
 """
 
 import asyncio
@@ -25,7 +24,8 @@ PREFIX = b"evalrun:verdict:"
 CHECKSUM_BYTES = 16
 
 ANSWER_SECONDS = 0.25
-"""Longer than any reply of a Redis in the same cluster, shorter than a program."""
+"""Timeout of a connection and of a reply: longer than any reply of a Redis in the same cluster takes, shorter than a
+program's run."""
 REST_SECONDS = 5.0
 """Seconds for which a Redis that failed is not called."""
 CONNECTIONS = 16
@@ -90,7 +90,7 @@ class RedisStore:
         write.add_done_callback(self._writes.discard)
 
     async def close(self) -> None:
-        """End the writes and close the connections."""
+        """Wait a moment for pending writes, cancel the others, and close the connections."""
         if self._writes:
             await asyncio.wait(self._writes, timeout=2 * ANSWER_SECONDS)
         for write in self._writes:

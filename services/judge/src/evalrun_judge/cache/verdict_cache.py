@@ -1,7 +1,7 @@
 """Caches verdicts by the digest of everything that they depend on (`verdict_key`).
 
-Results that another moment could change are never stored: infrastructure errors, and uncertain runs past their time
-limit. A failing store costs a verdict only the time to judge it. Simultaneous requests with the same key are judged
+Results that another run could change are never stored: infrastructure errors, and uncertain runs past their time limit.
+If a store fails, the request is judged as if nothing were stored. Simultaneous requests with the same key are judged
 once; if that result cannot be cached, each of the others is judged by itself.
 """
 
@@ -47,7 +47,7 @@ def is_stable(records: Sequence[TestRecord]) -> bool:
 
 
 class VerdictStore(Protocol):
-    """Bytes by key, for a while."""
+    """Stores bytes by key for a limited time."""
 
     async def get(self, key: bytes) -> bytes | None:
         """Return the stored value, or None if it does not exist or was evicted. Raises StoreError."""
@@ -121,7 +121,9 @@ class VerdictCache:
         return bool(self._stores)
 
     async def through(self, key: bytes, judge: Callable[[], Awaitable[Judged]]) -> tuple[Judged, bool]:
-        """Return the stored verdict or judge. The second value tells whether the verdict was stored.
+        """Return the stored verdict, or judge.
+
+        The second value tells whether the verdict comes from a store or from a simultaneous request.
 
         Raises:
             Exception: what `judge` raises.
@@ -160,7 +162,6 @@ class VerdictCache:
         return judged, False
 
     async def close(self) -> None:
-        """Close the stores."""
         for store in self._stores:
             await store.close()
 

@@ -14,8 +14,8 @@ from evalrun_judge.submission import JudgeRequest
 from evalrun_registry.judging_rules import JUDGING_RULES
 
 FORMAT = 6
-"""Raised by a change of the stored form that makes stored values useless. A change of the rules raises `JUDGING_RULES`.
-"""
+"""Version of the stored form. Increase it when a change makes stored values useless; a change of the judging rules
+increases `JUDGING_RULES` instead."""
 
 
 @dataclass(frozen=True, slots=True)

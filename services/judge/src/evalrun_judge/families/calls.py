@@ -1,4 +1,4 @@
-"""Calls of a function by values: a driver after the program reads arguments, and prints the function's results.
+"""Judges a function by calls with values: a driver that is added to the program reads arguments and prints results.
 
 The expected values stay here, so that a program can forge nothing: whatever it prints is its own result.
 """
@@ -42,7 +42,7 @@ NOTHING_RETURNED: Final = "the program ended before the function returned"
 
 @dataclass(frozen=True, slots=True)
 class CallTests(Tests):
-    """A test per call of a function with a typed signature."""
+    """Tests of a function with a typed signature, one per call."""
 
     signature: str
     calls: tuple[str, ...]
@@ -68,16 +68,15 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class EncodedTests:
-    """Tests as the words of a language."""
+    """Tests in the form that a language's driver reads."""
 
     inputs: tuple[bytes, ...]
     expected: tuple[bytes, ...]
     size: int
-    """Bytes of the words, and of the texts that are their key."""
+    """Size of the encoded tests, and of the texts that are their key in the cache."""
 
 
 def read_calls(message: judge_pb2.JudgeRequest, suites: Suites) -> CallTests:
-    """Read the calls."""
     return CallTests(message.calls.signature, tuple(message.calls.calls), tuple(message.calls.results))
 
 
@@ -157,10 +156,10 @@ class CallFamily(Family[CallPlan]):
         return await judge_in_waves(len(texts), request, judge_part)
 
     async def _encode(self, language: str, tests: CallTests) -> EncodedTests:
-        """Return tests in the words of a language, shared by all completions. Raises InvalidRequestError."""
+        """Return the tests encoded for a language, shared by all completions. Raises InvalidRequestError."""
         key = language, tests
         if (found := self._encoded.get(key)) is not None:
-            # The tests are found at once, even while other tests are being encoded.
+            # This check comes before the lock, so that encoded tests do not wait for the encoding of other tests.
             return found
         async with self._encoding:
             if (found := self._encoded.get(key)) is not None:

@@ -1,9 +1,9 @@
 """Plans the runs of a checker program and interprets how they end. Pure.
 
-The checker has its own runs in the sandbox, one per test. A sandbox's program has only stdin, so a few lines of ours
-before the checker's source provide what it expects: the three files in its private directory, its arguments, and for
+The checker has its own runs in the sandbox, one per test. A program in the sandbox has only stdin, so a few lines of
+ours before the checker's source provide the rest: the three files in its private directory, its arguments, and for
 Kattis the candidate's output as stdin. The source must stand alone, except for headers that the sandbox has. A C or C++
-`main` must end with `return` or `exit`: it is called as an ordinary function.
+`main` must end with `return` or `exit`, because it is called as an ordinary function.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def checker_outcomes(
 def make_probes(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
     """Return runs that show whether a checker works after it gave no decision about a case.
 
-    They use the expected output and, if that is blank, plain outputs and the input.
+    The runs use the expected output and, if that is blank, plain outputs and the input.
     """
     data, expected, _ = case
     others = () if expected.strip() else (*PLAIN_OUTPUTS, data)
@@ -92,8 +92,8 @@ def settle_outcome(first: TestOutcome, probes: Sequence[TestOutcome], expected: 
     program is wrong, and crashing the checker does not avoid the verdict.
 
     Args:
-        first: the end on the program's output.
-        probes: the ends on the outputs of `make_probes`.
+        first: the checker's outcome on the program's output.
+        probes: the checker's outcomes on the outputs of `make_probes`.
         expected: the expected output.
     """
     if first.status is not TestStatus.API_ERROR or all(probe.status is TestStatus.API_ERROR for probe in probes):

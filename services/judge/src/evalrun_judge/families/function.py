@@ -102,7 +102,7 @@ class FunctionFamily(Family[FunctionPlan]):
 
     Args:
         runners: run programs and assertions.
-        recordings: known calls of problems; None: nothing yet.
+        recordings: known calls of problems; None: no calls are known yet.
         secret: returns another text at each call, which a program cannot know.
     """
 
@@ -166,7 +166,7 @@ class FunctionFamily(Family[FunctionPlan]):
         while not isinstance(step := session.next_step(), Finished):
             if isinstance(step, RunAssertions):
                 run = await self._assertions.run(step.stdin, limits, on_begin, shareable=step.shareable)
-                # The wait for a position is not counted.
+                # The wait for a slot is not counted.
                 past_span("compare", run.wall_seconds)
                 await _tell(partial(session.assertions_done, run), run)
                 if recorded is None and session.recording is not None:

@@ -1,7 +1,7 @@
-"""HumanEval-X's form in each of its languages: how program and tests become one file. Pure.
+"""Combines a program and HumanEval-X's tests into one file, in each of its languages. Pure.
 
-Its own harness reads a failed `console.assert` from Node's output, and runs Go's and Rust's tests by their test
-commands with packages that Debian lacks. Here a `main` calls each test and prints a secret after the last test.
+HumanEval-X's own harness reads a failed `console.assert` from Node's output, and runs Go's and Rust's tests by their
+test commands with packages that Debian lacks. Here a `main` calls each test and prints a secret after the last test.
 """
 
 import re
@@ -18,11 +18,11 @@ _CPP_INCLUDES: Final = "".join(
     f"#include<{name}>\n"
     for name in (*("stdlib.h", "algorithm", "math.h", "stdio.h", "vector", "string", "climits", "cstring", "iostream"),)
 )
-"""Includes that its harness puts before every program."""
+"""Includes that HumanEval-X's harness puts before every program."""
 _GO_OFFERED: Final = (
     *("math", "strings", "fmt", "strconv", "time", "bytes", "regexp", "sort", "math/rand", "crypto/md5"),
 )
-"""Imports that its harness adds if the program uses them."""
+"""Imports that HumanEval-X's harness adds if the program uses them."""
 _GO_ASSERT: Final = """
 type evalrunAsserting struct{ t *testing.T }
 func (asserting evalrunAsserting) New(t *testing.T) evalrunAsserting { return evalrunAsserting{t} }

@@ -1,4 +1,4 @@
-"""Tests as a `main` with assertions in the same file as the program, as in MultiPL-E and HumanEval-X.
+"""Judges by a `main` with assertions in the same file as the program, as in MultiPL-E and HumanEval-X.
 
 The program shares the process with the assertions, so it can forge a pass: verdicts are marked, and feed no gate. Cheap
 cheats are refused: C++'s `assert` is defined again after the program, and `main` has to reach its last line, which
@@ -57,7 +57,8 @@ def read_main(message: judge_pb2.JudgeRequest, suites: Suites) -> MainTest:
 def find_form(language: str, main: str) -> MainForm | None:
     """Return the form of an asserting function in a language; None if no known form matches."""
     forms = [forms[language] for forms in (FORMS, HUMANEVAL_X_FORMS) if language in forms]
-    # The narrower form comes first: it knows what the tests call.
+    # HumanEval-X's form comes first: its pattern for Go is narrower, and its program defines the `assert` that such
+    # tests use.
     return next((form for form in reversed(forms) if form.whole.fullmatch(main)), None)
 
 

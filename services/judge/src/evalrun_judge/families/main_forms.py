@@ -1,4 +1,4 @@
-"""MultiPL-E's form in each of its languages: how program and tests become one file, and what a failure shows. Pure."""
+"""Combines a program and MultiPL-E's tests into one file, in each of its languages, and recognizes failures. Pure."""
 
 import re
 import signal
@@ -31,12 +31,12 @@ class MainForm:
     defines: str
     """Regular expression of the head of a function `{name}`."""
     rename_main: Callable[[str], str] = lambda code: code
-    """Returns a program whose own `main`, if it has one, is another function."""
+    """Prepares a program to share a file with its tests, e.g. renames its own `main`."""
     add_tests: Callable[[str, str, str], str]
     """Returns the program with its tests; the last line prints the secret."""
     exit_code: int = 1
     failed: re.Pattern[bytes]
-    """Matches the text of a failed assertion, which ends with this exit code."""
+    """Matches the text of a failed assertion; the process then ends with `exit_code`."""
     tells_on_stdout: bool = False
     """Whether a test library reports the failure on stdout instead of stderr."""
 
@@ -85,7 +85,7 @@ def _add_rust_tests(program: str, main: str, secret: str) -> str:
 
 
 def _add_typescript_tests(program: str, main: str, secret: str) -> str:
-    # A declaration may stand in no block.
+    # TypeScript refuses `declare` within a block.
     return _add_javascript_tests(program, main.replace(_DECLARED, "", 1), secret)
 
 

@@ -44,5 +44,5 @@ class Families:
 
 
 def build_families(runners: Runners) -> Families:
-    """Return every family, running its programs with `runners`."""
+    """Create every family; each runs its programs with `runners`."""
     return Families([family(runners) for family in FAMILIES])

@@ -1,4 +1,4 @@
-"""Programs that read stdin and print: one run per test, compared by a comparator or by a checker."""
+"""Judges programs that read stdin and print: one run per test, compared by a comparator or by a checker."""
 
 import asyncio
 from collections import defaultdict
@@ -71,7 +71,7 @@ def plan_stdio(request: JudgeRequest, tests: StdioTests, extraction: Extraction)
 
 
 def cut_plan(plan: StdioPlan, tests: StdioTests, part: range) -> StdioPlan:
-    """Return the plan of some of its tests. Pure."""
+    """Return a plan that runs only a part of the tests. Pure."""
     run = structs.replace(
         plan.run,
         inputs=tests.inputs[part.start : part.stop],
@@ -117,7 +117,7 @@ class StdioFamily(Family[StdioPlan]):
     async def _judge_part(
         self, plan: StdioPlan, request: JudgeRequest, on_begin: Callable[[], None], first: int
     ) -> tuple[list[TestRecord], Level]:
-        """Return the records of tests from the `first` on, and the lowest containment level that was used."""
+        """Return the records of a plan whose first test has index `first`, and the lowest containment level used."""
         reply = await run_part(self._pool, plan.run, request, on_begin, begun=first > 0)
         ran = len(reply.runs)
         asked = structs.replace(plan.run, inputs=plan.run.inputs[:ran], inputs_digest=b"")

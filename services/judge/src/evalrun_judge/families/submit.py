@@ -1,4 +1,4 @@
-"""Tests that a SandboxFusion server owns: builds the calls and converts the verdicts."""
+"""Judges by tests that a SandboxFusion server owns: builds the calls and converts the verdicts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def plan_submit(request: JudgeRequest, tests: SubmitTests, extraction: Extraction) -> SubmitPlan | None:
-    """Return the call of the server, with the program that our rule extracts in the only block that the server finds.
+    """Return the call of the server. The only block that the server finds holds the program that our rule extracts.
 
     The server's own rule takes the first block of a completion, even inside the model's thoughts.
 

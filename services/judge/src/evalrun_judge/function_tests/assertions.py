@@ -42,8 +42,8 @@ MAX_BATCH = 8
 """Maximum number of requests that go to the executor together."""
 
 GATHER_SECONDS = 0.05
-"""Seconds that a request waits for others while programs wait for a sandbox. Nothing is idle meanwhile, and a process
-shared by eight costs each a third of a process of its own."""
+"""Seconds that a request waits for others while programs wait for a sandbox. Nothing is idle meanwhile, and each of
+eight requests that share a process costs a third of a request that has its own process."""
 
 
 class AssertionRunner(Protocol):
@@ -187,7 +187,7 @@ class ContainedAssertions:
             self._gathered = None
 
     def _begin(self) -> None:
-        """Start a further worker for the waiting requests, if there may be one."""
+        """Start another worker for the waiting requests, unless every slot has a worker."""
         self._stop_gathering()
         if len(self._workers) < self._slots:
             self._workers.add(asyncio.create_task(self._work()))
@@ -226,11 +226,11 @@ class ContainedAssertions:
                 return
 
     def _next_batch(self) -> list[_Replay]:
-        """Take the waiting requests of a slot's share that have the same limits; all of them if they were gathered."""
+        """Take waiting requests with the same limits: a slot's share, or up to `MAX_BATCH` while programs wait."""
         size = MAX_BATCH if self._crowded() else min(MAX_BATCH, -(-len(self._waiting) // self._slots))
         batch: list[_Replay] = []
         while self._waiting and len(batch) < size:
-            # The caller of this request is gone.
+            # A request whose caller is gone is dropped.
             if self._waiting[0].done.done():
                 self._waiting.popleft()
             elif batch and self._waiting[0].limits != batch[0].limits:
@@ -265,8 +265,7 @@ class ContainedAssertions:
                 error = lost
             except RequestRefused as refused:
                 return [RunRefusedError(str(refused)) for _ in stdins]
-        # The child may have died of any of these requests. They run again alone, so that the others do not share its
-        # end.
+        # Any of these requests may have killed the child. Each runs again alone, so that it cannot end the others.
         if len(stdins) > 1:
             return [end for stdin in stdins for end in await self._run_stdins([stdin], limits)]
         return [NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}")]

@@ -20,7 +20,7 @@ PRINT_LIMIT: Final = 65536
 """Maximum characters kept of the output of a test's calls."""
 MAX_TEXT: Final = 256 * 1024
 """Maximum bytes of a payload that is parsed here; the harness writes less. 48 MiB of `[],[],...` would take 2 GiB of
-the gateway."""
+the gateway's memory."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class TestAnswers:
     """One line per call, in the form that the assertion harness reads."""
     printed: str = ""
     complete: bool = False
-    """Whether the process did not end in a call of the test."""
+    """Whether every call of the test has a result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Function tests (HumanEval's `check`, MBPP's asserts), judged without program and assertions sharing a process. Pure.
 
-A session says what to run next, and is told what came of it:
+A session returns the next step to run, and is then given the step's result:
 
     session = FunctionTestSession(tests, program, seed, recorded=cache.get(recording_key(tests, seed)))
     while not isinstance(step := session.next_step(), Finished):
@@ -9,25 +9,26 @@ A session says what to run next, and is told what came of it:
         else:
             session.calls_done(reply.runs[0], reply.compile)                    # sandbox, mode "calls"
 
-A `RunTogether`, for tests that cannot be judged apart, is run in the sandbox as any program, and told by
+A `RunTogether`, for tests that cannot be judged apart, runs in the sandbox like any program; its result goes to
 `together_done`.
 
-1. Record (once a problem: pass `session.recording` on as `recorded`): tests against placeholders, to learn the calls.
-2. Calls: all tests' calls in order in one process of the sandbox. Where the process ends in a call, that test has its
-   end, and the later tests go into a fresh process.
-3. Replay: the assertions with the real values. A test that makes another call goes back to 2 with all its calls,
-   until `ROUND_SECONDS` are spent. What a call did to the process counts only where the replay reaches that call: an
-   assertion that fails before it is a wrong answer.
+1. Record (once per problem: pass `session.recording` on as `recorded`): run the tests with placeholders, to learn
+   their calls.
+2. Calls: make all tests' calls in order in one process of the sandbox. If the process ends in a call, the test of that
+   call has ended, and the later tests go into a fresh process.
+3. Replay: run the assertions with the real values. A test that makes another call goes back to 2 with all its calls,
+   until `ROUND_SECONDS` are spent. The end of the process in a call counts only if the replay reaches that call: if an
+   assertion fails before, the test is a wrong answer.
 
-Time. The limits that the gateway gives a batch are those of a test. Where a batch of several tests runs past them,
-the test in whose call it stopped is timed out if it was the batch's first; otherwise, all of the batch's tests run
-again in batches of their own, so that none fails by another's time. CPU and wall seconds are shared out evenly.
-After `stop_after_timeouts` timeouts each test without values runs by itself with the short limit (`short_runs`); one
-that does not end within it is an assumed timeout.
+Time. The limits that the gateway gives a batch are those of a test. If a batch of several tests runs past them, the
+test in whose call the batch stopped is timed out if it was the batch's first; otherwise each of the batch's tests runs
+again in its own batch, so that no test fails by another test's time. CPU and wall seconds are divided evenly. After
+`stop_after_timeouts` timeouts each test without values runs by itself with the short limit (`short_runs`); a test that
+does not end within that limit is an assumed timeout.
 
-What recording meets is the problem's fault (api_error), for no candidate was there. From then on, an assertion run that
-exceeds its limits was made to by the values returned, and is that test's timeout or memory_limit. A program that
-returns something else each time, so that the calls never settle, is runtime_error.
+A failure while recording is the problem's fault (api_error), because no candidate has run yet. If a later assertion run
+exceeds its limits, the returned values are the cause, and the test gets timeout or memory_limit. If a program returns
+something else each time, so that the calls never settle, the test gets runtime_error.
 """
 
 import ast
@@ -74,7 +75,7 @@ REASON_LIMIT = 2000
 """Characters kept of the reason why a test failed: the reason may quote the program."""
 WORD = re.compile(r"\w+")
 FORMAT = 7
-"""Format number of recordings. A change of the harness that makes old recordings useless raises it."""
+"""Format number of recordings. Increase it when a change of the harness makes old recordings useless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +135,13 @@ class FunctionTestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Every test has its outcome, or one has failed where that decides."""
+    """Every test has its outcome, or a test has failed and the failure decides."""
 
     tests: tuple[FunctionTestOutcome, ...]
     indices: tuple[int, ...]
-    """Of these tests, in order."""
+    """Indices of these tests, in order."""
     complete: bool = True
-    """Whether these are all tests."""
+    """Whether these are all tests of the problem."""
 
 
 @dataclass(slots=True)
@@ -154,7 +155,7 @@ class _Test:
     lines: list[bytes] | None = None
     """Results of the calls, as the program may have written them; None while they are missing."""
     end: list[str] | None = None
-    """Status, reason and cause, if the process ended in the call after these."""
+    """Status, reason and cause, if the process ended in the call after those of `lines`."""
     timed_out: bool = False
     """Whether the process ran out of time in a call of the test. The replay may never reach that call."""
     late: bool = False
@@ -178,14 +179,14 @@ class FunctionTestSession:
     """Judges one program against one problem's tests; see the module.
 
     Args:
-        tests: the problem's.
-        program: as it runs, with its prompt where it belongs before it.
-        seed: of `random` on the assertions' side.
+        tests: the problem's tests.
+        program: the program as it runs, after the problem's prompt if that belongs before it.
+        seed: seed of `random` on the assertions' side.
         recorded: an earlier session's `recording` of the same tests and seed.
-        stop_after_timeouts: 0: never.
-        secret: that no program knows, for tests that run in its process.
-        mode: where the dataset has them run.
-        stop_at_failure: end at the first failed test, where going on would take another process of the program.
+        stop_after_timeouts: number of timeouts after which the other tests get the short limit; 0: never.
+        secret: a text that no program knows, for tests that run in the program's process.
+        mode: the process in which the dataset wants its tests to run.
+        stop_at_failure: end at the first failed test, if going on would take another process of the program.
     """
 
     def __init__(
@@ -230,7 +231,7 @@ class FunctionTestSession:
                 outcomes, indices = zip(*ended, strict=True)
                 return Finished(outcomes, indices, complete=not open_tests)
             if self.recording is None:
-                # The reply says whether the request may share a process.
+                # Every recording is shareable: the harness sends back a request that may not share a process.
                 return RunAssertions(self._header("record", open_tests), shareable=True)
             if self._together is not None:
                 self._batch = self._choose_wave(open_tests)
@@ -334,7 +335,7 @@ class FunctionTestSession:
         return json.dumps(request).encode()
 
     def _end_unloaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
-        """End the other tests as well, since the program cannot be loaded, unless an earlier batch could load it."""
+        """End all open tests, because the program cannot be loaded; only the batch if an earlier one could load it."""
         end = answers.load_end or answers.end
         ended = self._batch if self._loaded else [test for test in self._tests if test.outcome is None]
         for test in ended:
@@ -342,13 +343,13 @@ class FunctionTestSession:
             self._end(test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module)
 
     def _is_decided(self) -> bool:
-        """Return whether a test has failed and no other counts."""
+        """Return whether a failed test decides, so that the other tests no longer count."""
         return self._stop_at_failure and has_failed(test.outcome.status for test in self._tests if test.outcome)
 
     def _may_be_decided(self, open_tests: list[_Test]) -> bool:
         """Return whether a replay may find a failure that spares the other tests a process of their own.
 
-        A program whose process never ended has run all tests in one, and stopping would save nothing.
+        A program whose process never ended has run all tests in one process, and stopping would save nothing.
         """
         return self._stop_at_failure and any(test.end is not None or test.late for test in open_tests)
 
@@ -476,7 +477,7 @@ class FunctionTestSession:
             case "memory_limit":
                 self._end(test, TestStatus.MEMORY_LIMIT, "comparing what the program returned ran out of memory")
             case _:
-                # The assertions ended well on placeholders, so they did not survive what the program returned.
+                # The assertions ended well with placeholders, so the values that the program returned ended them.
                 reason = f"the test's own process ended on what the program returned: {_why(run)}"
                 self._end(test, TestStatus.RUNTIME_ERROR, reason)
 
@@ -544,7 +545,7 @@ def _make_tests(tests: CheckTest | AssertTests) -> list[_Test]:
 
 
 def select_definitions(program: str, spare: object) -> list[str]:
-    """Return the tests' definitions for the program that it names, and those that these need, in order.
+    """Return the tests' definitions whose names stand in the program, and the definitions that those need, in order.
 
     A definition that the program does not ask for by name is not sent.
 

@@ -25,7 +25,7 @@ def together(requests: Sequence[bytes]) -> bytes:
 def apart(run: ProgramRun, count: int) -> list[ProgramRun | None]:
     """Return the result of each of `count` requests; None for a request that has to run alone.
 
-    Seconds are shared out.
+    CPU and wall seconds are divided evenly.
     """
     found: list[ProgramRun | None] = []
     answers: list[bytes] = []

@@ -1,7 +1,7 @@
 """Plans tests that run in the program's own process, and reads their end. Pure.
 
 These tests cannot be judged apart. They are chosen by the tests' text, before any completion runs, and every verdict is
-`forgeable`. A sandbox runs an ordinary program of ours, so that a stock SandboxFusion does as well.
+`forgeable`. The sandbox runs an ordinary program of ours, so a stock SandboxFusion can run it too.
 """
 
 import json

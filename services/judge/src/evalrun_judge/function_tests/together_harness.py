@@ -1,10 +1,10 @@
 """Runs one test of a problem in the program's own process, and reports how it ended. Shipped as text.
 
-Standard library only. The request, JSON on stdin: `{"secret", "entry", "form", "setup", "before", "test"}`; `form` is
-`check` (HumanEval's), `asserts` or `cases` (classes of unittest; functions and classes as pytest has them, with
-`parametrize`, without fixtures). The answer is one line
-on a private copy of stdout: the secret and the outcome as JSON. A process that ends without that line has failed,
-whatever its exit code. The program can look for the secret in this process: that is why such verdicts are forgeable.
+Standard library only. The request is JSON on stdin: `{"secret", "entry", "form", "setup", "before", "test"}`; `form`
+is `check` (HumanEval's), `asserts` or `cases` (classes of unittest; functions and classes as pytest has them, with
+`parametrize`, without fixtures). The answer is one line on a private copy of stdout: the secret and the outcome as
+JSON. A process that ends without that line has failed, whatever its exit code. The program can look for the secret in
+this process, so such verdicts are forgeable.
 """
 
 from __future__ import annotations

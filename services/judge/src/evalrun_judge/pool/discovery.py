@@ -47,10 +47,10 @@ class SandboxDiscovery(Protocol):
 
 
 Connect = Callable[[str, str], Sandbox]
-"""URL and server name -> the sandbox there."""
+"""Creates the client of a sandbox from its URL and server name."""
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
-"""Name and port -> addresses. Raises OSError."""
+"""Resolves a name and a port to addresses. Raises OSError."""
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
@@ -77,10 +77,10 @@ class DnsDiscovery:
         Args:
             target: `dns:///host:port`.
             lookup: asks the resolver.
-            sleep: waits that many seconds.
-            refresh_seconds: between two lookups.
-            lookup_seconds: time that DNS has to answer.
-            scheme: of the URLs, http or https.
+            sleep: waits for a number of seconds.
+            refresh_seconds: seconds between two lookups.
+            lookup_seconds: seconds that DNS has to reply.
+            scheme: scheme of the URLs, http or https.
 
         Raises:
             ValueError: the target is not of that form.
@@ -92,7 +92,7 @@ class DnsDiscovery:
         self._pending: asyncio.Future[list[str]] | None = None
 
     async def find(self) -> frozenset[str]:
-        """Return the URL of every address; see `Discovery.find`."""
+        """Return the URL of every address; see `SandboxDiscovery.find`."""
         target = f"dns:///{self._host}:{self._port}"
         # One lookup at a time: the resolver's thread cannot be cancelled, and one thread per try would fill the pool.
         if self._pending is None:
@@ -115,7 +115,7 @@ class DnsDiscovery:
         return frozenset(http_url(address, self._port, self._scheme) for address in of_one_family)
 
     async def wait(self) -> None:
-        """Wait for the next lookup; see `Discovery.wait`."""
+        """Wait for the next lookup; see `SandboxDiscovery.wait`."""
         await self._sleep(self._refresh_seconds)
 
     async def close(self) -> None:
@@ -125,14 +125,14 @@ class DnsDiscovery:
 
 
 class StdinDiscovery:
-    """`stdin:`: the parent process writes the sandbox's URL to stdin as soon as it knows it.
+    """`stdin:`: the parent process writes the sandbox's URL to stdin as soon as the URL is known.
 
     Lets the gateway start beside its sandbox instead of after it.
 
     Args:
         read_line: returns the next line of stdin, empty at its end.
-        sleep: waits that many seconds.
-        scheme: of the URL, http or https: no plain text where the gateway is to use TLS.
+        sleep: waits for a number of seconds.
+        scheme: scheme that the URL must have, http or https: no plain text where the gateway is to use TLS.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Discovery of sandboxes by a Service's EndpointSlices, read from the Kubernetes API server.
 
-It sends two plain requests instead of using a client library: list the slices, watch until any of them changes, and
-list again. The pod's service account needs `get`, `list` and `watch` on endpointslices.discovery.k8s.io in the
+The module sends two plain requests instead of using a client library: list the slices, watch until any of them changes,
+and list again. The pod's service account needs `get`, `list` and `watch` on endpointslices.discovery.k8s.io in the
 Service's namespace.
 """
 
@@ -62,7 +62,7 @@ class ApiServer:
     token_file: Path
     """Read for each request, because Kubernetes replaces the token every hour."""
     authority: Path | None = None
-    """Certificates that the API server is trusted by; None for plain HTTP."""
+    """Certificates by which the API server is trusted; None for plain HTTP."""
 
     @classmethod
     def from_pod(cls, environment: Mapping[str, str]) -> Self:
@@ -81,8 +81,8 @@ class EndpointSliceDiscovery:
 
         Args:
             target: `k8s:///namespace/service:port`.
-            server: whom to ask.
-            scheme: of the URLs, http or https.
+            server: the API server to ask.
+            scheme: scheme of the URLs, http or https.
 
         Raises:
             ValueError: the target is not of that form.
@@ -96,7 +96,7 @@ class EndpointSliceDiscovery:
         self._decoder = msgspec.json.Decoder(_SliceList)
 
     async def find(self) -> frozenset[str]:
-        """Return the URL of every ready pod; see `Discovery.find`."""
+        """Return the URL of every ready pod; see `SandboxDiscovery.find`."""
         self._version = ""
         try:
             async with self._get({}, ANSWER_SECONDS) as response:
@@ -115,7 +115,10 @@ class EndpointSliceDiscovery:
         return frozenset(next((urls for _, urls in sorted(families.items()) if urls), ()))
 
     async def wait(self) -> None:
-        """Wait for an event; see `Discovery.wait`. Without a connection, wait as long as between two DNS lookups."""
+        """Wait for an event; see `SandboxDiscovery.wait`.
+
+        Without a connection, wait as long as between two DNS lookups.
+        """
         if self._version:
             watch = {"watch": "1", "resourceVersion": self._version, "timeoutSeconds": str(WATCH_SECONDS)}
             try:
@@ -130,7 +133,6 @@ class EndpointSliceDiscovery:
         await asyncio.sleep(REFRESH_SECONDS)
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

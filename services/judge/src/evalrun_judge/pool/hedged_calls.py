@@ -23,10 +23,10 @@ class HedgedCalls:
         """Create the wrapper.
 
         Args:
-            policy: which calls are stragglers; None: none is called twice.
+            policy: decides which calls are stragglers; None: no call is made twice.
             calls: makes each call.
             clock: seconds, monotonic.
-            on_hedge: told of each second call whether it answered first.
+            on_hedge: called after each second call with whether that call replied first.
         """
         self._policy = policy
         self._calls = calls

@@ -22,7 +22,7 @@ class PoolInfo:
     versions: str = ""
     """Versions of the sandboxes' own code, separated by commas where they differ."""
     submits: bool = False
-    """Whether every sandbox judges completions of datasets of its own."""
+    """Whether every sandbox has datasets, and judges completions by their tests."""
 
 
 def combine_info(backends: Sequence[Backend]) -> PoolInfo:

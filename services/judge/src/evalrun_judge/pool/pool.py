@@ -1,6 +1,6 @@
 """Schedules programs onto sandboxes: picks a lightly loaded one, respects its slots, retries infrastructure errors.
 
-Each module here knows those below it alone: `pool` > `hedged_calls` > `sandbox_calls` > `sandbox_fleet` > `slot_queue`.
+Each module uses only those to its right: `pool` > `hedged_calls` > `sandbox_calls` > `sandbox_fleet` > `slot_queue`.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ class SandboxPool:
 
         Args:
             sources: where sandboxes come from.
-            policy: the rules that it follows.
+            policy: the pool's rules.
             clock: seconds, monotonic.
-            sleep: waits that many seconds.
-            randomness: for ties and for spreading delays.
-            metrics: what is counted.
-            shares: of the slots; None: equal ones.
+            sleep: waits for a number of seconds.
+            randomness: breaks ties and spreads delays.
+            metrics: counts calls.
+            shares: shares of the slots by run; None: equal shares.
         """
         self._policy = policy
         self._clock, self._sleep, self._random = clock, sleep, randomness

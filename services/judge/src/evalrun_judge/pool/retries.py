@@ -40,7 +40,7 @@ class RetryPolicy:
     """Repeated calls allowed in each window without any first call."""
     window_seconds: float = 10.0
     outage_seconds: float = 60.0
-    """An outage begins when calls have failed for so long without any success: longer than most programs take."""
+    """Seconds of failing calls, without any success, after which an outage begins: longer than most programs take."""
 
     def delay(self, failures: int, chance: float) -> float:
         """Return the seconds before the next call. `chance` in [0, 1) spreads the delays."""
@@ -86,11 +86,9 @@ class RetryBudget:
         self._first.add(now)
 
     def record_success(self) -> None:
-        """Record a successful call."""
         self._failing_since = None
 
     def record_failure(self, now: float) -> None:
-        """Record a call that failed."""
         if self._failing_since is None:
             self._failing_since = now
 

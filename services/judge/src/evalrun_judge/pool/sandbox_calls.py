@@ -140,7 +140,7 @@ class SandboxCalls:
     def take_spare(self, first: SandboxEndpoint, run: str) -> SandboxEndpoint | None:
         """Take an idle slot of another sandbox if the retry budget has room for a second call."""
         other = self._queue.find_idle(first)
-        # The budget counts a hedge as it allows it, so it is asked only once a slot is found.
+        # To ask the budget counts as a hedge, so the budget is asked only once a slot is found.
         if other is None or not self._budget.hedge(self._clock(), running=self._queue.in_flight):
             return None
         self._queue.hold(other, run)

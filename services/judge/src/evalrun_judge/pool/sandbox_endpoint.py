@@ -5,7 +5,7 @@
 A sandbox that returns starts with a single request in flight, and each good reply doubles that number, up to its slots,
 so that it is not flooded with everything that waits. Several gateways share a sandbox. When the sandbox replies that
 its slots are taken, it names how many are free, and this gateway takes that number as its share. From then on the
-number of requests grows by 1 each time that as many programs as are allowed were answered, like TCP's window.
+number of allowed requests grows by 1 after as many good replies as it allows, like TCP's window.
 """
 
 import random
@@ -35,8 +35,8 @@ class SandboxEndpoint:
     allowed: int = 0
     """Requests that the sandbox may hold at once; at most its slots."""
     share: int | None = None
-    """Limit when the sandbox last reported that it is full. Below it `allowed` doubles, above it grows by 1. None:
-    never full."""
+    """Limit when the sandbox last reported that it is full. `allowed` doubles below it, and grows by 1 from there on.
+    None: the sandbox has never reported that."""
     successes: int = 0
     """Good replies since `allowed` last grew."""
     failures: int = 0

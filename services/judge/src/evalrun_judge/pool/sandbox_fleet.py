@@ -44,8 +44,6 @@ def connect_nowhere(url: str, _server_name: str) -> Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSources:
-    """Where sandboxes come from."""
-
     sandboxes: Sequence[Sandbox] = ()
     """Sandboxes that were configured."""
     discoveries: Sequence[SandboxDiscovery] = ()
@@ -72,8 +70,6 @@ class Member:
 
 
 class SandboxFleet:
-    """The sandboxes."""
-
     def __init__(
         self,
         sources: SandboxSources,
@@ -91,7 +87,7 @@ class SandboxFleet:
             policy: which sandboxes are used, and how long there may be no usable one.
             queue: assigns the slots of the sandboxes; requests in it fail while the budget is spent.
             clock: seconds, monotonic.
-            sleep: waits that many seconds.
+            sleep: waits for a number of seconds.
             randomness: spreads delays.
         """
         self._members = {(endpoint := SandboxEndpoint(sandbox)): Member(endpoint) for sandbox in sources.sandboxes}

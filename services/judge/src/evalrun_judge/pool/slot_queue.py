@@ -31,7 +31,7 @@ class SlotQueue:
 
     Args:
         randomness: chooses among sandboxes that are equally loaded.
-        shares: of the slots; None: equal ones.
+        shares: shares of the slots by run; None: equal shares.
     """
 
     def __init__(self, randomness: random.Random, shares: DeclaredShares | None = None) -> None:
@@ -85,7 +85,6 @@ class SlotQueue:
         self._waiting.hold(run)
 
     def release(self, endpoint: SandboxEndpoint, run: str) -> None:
-        """Free a slot."""
         endpoint.in_flight -= 1
         self._waiting.release(run)
         self.dispatch()

@@ -66,7 +66,8 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             pool: described by `Describe`.
             suites: tests that callers name by digest.
             version: version of this gateway.
-            stream_concurrency: simultaneously judged requests of a stream; the stream is not read further meanwhile.
+            stream_concurrency: maximum simultaneously judged requests of a stream; while it is reached, the stream is
+                not read.
             stream_seconds: age at which a stream accepts no more requests.
         """
         self._judge = judge
@@ -89,7 +90,6 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             reading.reschedule(asyncio.get_running_loop().time())
 
     async def Judge(self, request: judge_pb2.JudgeRequest, context: Context) -> judge_pb2.JudgeResponse:  # noqa: N802 - the RPC's name
-        """Judge a submission."""
         response = judge_pb2.JudgeResponse()
         deadline = _earlier(_compute_deadline(request), context.time_remaining())
         failure = await self._judge_into(response.verdict, request, deadline)
@@ -147,9 +147,9 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         begin: Callable[[judge_pb2.JudgeRequest], None],
         withdraw: Callable[[str], None],
     ) -> bool:
-        """Read requests, reserving a position before each. Return whether the client has finished.
+        """Read requests, reserving a place before each. Return whether the client has finished.
 
-        The client has not finished on drain, or when the stream is old: then nothing is read any more.
+        On drain, or when the stream is too old, reading stops although the client has not finished.
         """
         if self._draining:
             return False

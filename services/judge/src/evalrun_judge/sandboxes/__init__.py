@@ -5,7 +5,7 @@
       SandboxTimeoutError       no reply within the maximum time of the work: likewise
       SandboxFailedError        the sandbox replied with an error, or with nonsense
         SandboxAbsentError        another kind of server replies at this address
-      SandboxVersionError       it speaks no version that this gateway speaks: ask another until it is replaced
+      SandboxVersionError       the sandbox speaks no version of this gateway: ask another until it is replaced
       SandboxBusyError          every slot is taken: no failure at all, come back after a while
     RunRefusedError           the request itself cannot be served: never try again
 
@@ -62,7 +62,7 @@ class SandboxBusyError(SandboxError):
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
         self.free = free
-        """Number of free slots in the reply: room for another request, if not for this one."""
+        """Number of free slots that the reply names: room for another request, if not for this one."""
 
 
 class RunRefusedError(Exception):
@@ -125,7 +125,7 @@ class SubmitReply:
     """Reply of a server that judges completions itself; accepted if every test passed."""
 
     code: str
-    """The program that it found in the completion."""
+    """The program that the server found in the completion."""
     tests: tuple[ServerTest, ...]
     complete: bool
     """False: the server stopped at the first failed test, and there may be further tests."""

@@ -49,10 +49,10 @@ RUN_BYTES = 2048
 """Maximum size of a run in a reply, without its output."""
 
 COMPILE_SECONDS = 70.0
-"""Maximum wall seconds of compiling: twice its 30 CPU seconds, and some."""
+"""Maximum wall seconds of compiling: twice the compiler's 30 CPU seconds, and a margin."""
 
 WAIT_SECONDS = 60.0
-"""Seconds that a sandbox may take beyond its programs' own limits: queueing, a repeated run, the way of the reply."""
+"""Seconds that a sandbox may take beyond its programs' own limits: queueing, a repeated run, the reply's transfer."""
 
 
 class EvalrunSandbox:
@@ -77,8 +77,8 @@ class EvalrunSandbox:
             url: `http://host:port`.
             tokens: the first is sent as a bearer token.
             tls: client certificate and authorities for an https sandbox.
-            server_name: name that its certificate must have; None: the URL's host.
-            spare_seconds: seconds beyond its programs' own limits before it counts as hung.
+            server_name: name that the sandbox's certificate must have; None: the URL's host.
+            spare_seconds: seconds beyond the programs' own limits after which the sandbox counts as hung.
             wire_version: newest version of the batch API that this gateway speaks.
         """
         self.address = url.rstrip("/")
@@ -125,7 +125,7 @@ class EvalrunSandbox:
                     raise SandboxVersionError(self._describe_difference(self._refused.decode(body).message))
                 case 400:
                     raise RunRefusedError(self._refused.decode(body).message)
-        # The error also covers valid MessagePack of another type.
+        # DecodeError also covers valid MessagePack of another type.
         except msgspec.DecodeError as error:
             raise SandboxFailedError(f"{self.address}: status {status}, and no answer: {error}") from error
         raise SandboxFailedError(f"{self.address}: status {status}: {body[:200].decode('utf-8', 'replace')}")
@@ -157,7 +157,6 @@ class EvalrunSandbox:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._calls.close()
 
     async def _sent(self, request: RunRequest) -> tuple[int, bytes]:
@@ -213,7 +212,7 @@ def timeout_seconds(request: RunRequest) -> float:
 def max_answer_bytes(request: RunRequest) -> int:
     """Return the maximum bytes of the reply to this request: a sandbox runs hostile programs.
 
-    Each run has stdout within the output limit, the end of stderr, and some more.
+    Each run has stdout within the output limit, the end of stderr, and a margin.
     """
     printed = min(len(request.inputs) * 1024 * request.limits.output_kib, MAX_OUTPUT_BYTES)
     told = KEPT_STDERR if request.mode == "stdio" else 1024 * request.limits.output_kib

@@ -102,7 +102,7 @@ class FakeDatasetServer(FakeSandbox):
         return self._answer
 
     async def describe(self) -> Backend:
-        """Return the report."""
+        """Return the configured capabilities of a server with datasets."""
         return Backend("sandbox-fusion", (await super().describe()).info, submits=True)
 
 

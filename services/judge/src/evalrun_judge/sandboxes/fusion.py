@@ -1,4 +1,4 @@
-"""SandboxFusion as a sandbox: many tests per `/run_code` call if its machine allows forks, else a test per call.
+"""Uses SandboxFusion as a sandbox: many tests per `/run_code` call if the harness runs there, else a test per call.
 
 The server is identified once. An `evalrun-sandbox` names itself at `/v1/info` and then gets its own batch API. On any
 other server the harness tries what a program must not do (see `containment`), which determines its level.
@@ -101,9 +101,9 @@ class FusionSandbox:
         Args:
             url: `http://host:port`.
             tokens: the first is sent as a bearer token; a stock server ignores it, our slot proxy requires it.
-            nonces: returns that many random bytes.
+            nonces: returns a number of random bytes.
             tls: client certificate and authorities for an https server; our slot proxy requires it.
-            server_name: name that its certificate must have; None: the URL's host.
+            server_name: name that the server's certificate must have; None: the URL's host.
             prefer_own_api: use the batch API if an `evalrun-sandbox` replies.
             shared_seconds: see `SharedCalls`.
         """
@@ -158,7 +158,6 @@ class FusionSandbox:
         return await self._datasets.submit(call, (await self._found()).turns, "none")
 
     async def close(self) -> None:
-        """Free the connections."""
         if self._finding is not None:
             self._finding.cancel()
             await asyncio.gather(self._finding, return_exceptions=True)
@@ -203,7 +202,7 @@ class FusionSandbox:
         report = rate_containment(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
         logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
         turns = Slots(slots)
-        # On other servers nothing would separate the programs.
+        # Below level `full`, nothing would separate programs that share a call.
         max_programs = MAX_PROGRAMS if report.level == "full" else 1
         calls = SharedCalls(turns, max_programs, partial(self._ask, machine), self._shared_seconds)
         return _Stock(turns, report, machine, calls, said.hello)
@@ -280,7 +279,7 @@ class FusionSandbox:
     async def _confirm_run(
         self, first: ProgramRun, request: RunRequest, stock: _Stock, again: Callable[[], Awaitable[ProgramRun | None]]
     ) -> ProgramRun:
-        """Repeat runs that ended near their limit while no other call of ours is on the server."""
+        """Repeat a run that ended near its limit while no other call of ours is on the server."""
         alone: ProgramRun | None = None
         async with stock.turns.take_all(CONFIRM_WAIT_SECONDS) as free:
             if free:
@@ -338,7 +337,7 @@ class FusionSandbox:
                 stock.turns.give_back(turn)
             if run is None:
                 return RunReply(compiled, [NOT_RUN] * len(request.inputs), stock.report.level)
-            # The server's wall clock ended the run, whatever else ran there.
+            # The server's wall clock ended the run, and other programs there may have delayed it.
             if run.end == "timeout":
                 run = await self._confirm_run(run, request, stock, partial(self._plain_again, request, index))
             runs[index] = run

@@ -44,9 +44,9 @@ BUDGET_BYTES = 32 << 20
 """The same limit for the output of the tests, in bytes."""
 
 SPARE_SECONDS = 60.0
-"""Seconds beyond its tests' own limits after which the server ends a call, and everything else that runs there."""
+"""Seconds beyond the tests' own limits after which the server ends a call, and everything else that runs there."""
 
-# Maximum output of a compiler.
+# Maximum bytes of a compiler's output.
 _OUTPUT_BYTES = 64 * 1024
 
 
@@ -64,11 +64,10 @@ class Machine:
     """Path of the compiler, by language."""
     bundle: bytes = b""
     call_modules: bytes = b""
-    """Both bundles as its interpreter compiled them; see `fusion_bundle`."""
+    """Both bundles as the server's interpreter compiled them; see `fusion_bundle`."""
 
     @property
     def languages(self) -> list[str]:
-        """Languages that the machine can run."""
         return ["python", *sorted(self.compilers)]
 
 
@@ -97,7 +96,6 @@ class MachineFacts(msgspec.Struct):
     usable: bool
 
     def machine(self) -> Machine:
-        """Return the machine."""
         found = {name: path for name, path in self.compilers.items() if path is not None}
         return Machine(self.python, self.version, self.architecture, self.cpus, tuple(self.package_dirs), found)
 
@@ -226,8 +224,8 @@ _COMMAND = (
     "exec env -i PATH=/usr/bin:/bin HOME=/nonexistent LANG=C.UTF-8 PYTHONHASHSEED=0 MALLOC_ARENA_MAX=2 LD_BIND_NOW=1 "
     "OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1"
 )
-"""The environment is that of the sandbox's own programs: nothing of the server's environment, which holds its secrets.
-"""
+"""Beginning of the command. The environment is that of our sandbox's programs, without anything of the server's own
+environment, which holds secrets."""
 
 
 def call_seconds(request: RunRequest) -> float:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 LIST_SECONDS = 30.0
 SUBMIT_SECONDS = 600.0
-"""Seconds after which a call counts as hung, beside twice the limit of a test. Only the server knows the number of
+"""Seconds after which a call counts as hung, plus twice the limit of a test. Only the server knows the number of
 tests: the longest problem of the stock samples has 331, which it runs three at a time."""
 CONFIRM_WAIT_SECONDS = 60.0
 """Seconds that a program which ran out of time, or nearly, waits for a moment without other calls of ours."""
@@ -37,14 +37,15 @@ class FusionDatasets:
     async def submit(self, call: SubmitCall, turns: Slots | None, level: Level) -> SubmitReply:
         """Judge a completion; see `DatasetServer.submit`.
 
-        The server stops at the first failed case unless told otherwise, and then a program that never ends takes the
-        time of every case. So it is told only once a case has failed otherwise than by a timeout.
+        By default the server stops at the first failed case. If it runs all cases, a program that never ends takes the
+        time of every case. All cases are therefore requested only after a case has failed by something else than a
+        timeout, or if the call asks for the tests after a timeout.
 
         Args:
             call: the call.
-            turns: turns of a stock server, whose timeouts are of wall time and are repeated without other calls of
-                ours; None: its timeouts stand.
-            level: containment level of its programs.
+            turns: turns of a stock server. Its timeouts measure wall time, so they are repeated without other calls of
+                ours. None: timeouts stand.
+            level: containment level of the server's programs.
         """
         await self._check_listed(call.dataset)
         reply = await self._call(call, turns, level)

@@ -1,7 +1,7 @@
 """Calls a SandboxFusion server over HTTP and interprets the kinds of replies. Decides no verdict.
 
 Every kind of failure of a stock server gets its type: the server returns 200 for its own failures (`SandboxError`), 500
-with a traceback for unexpected ones, and has no status for "busy"; a slot proxy in front of it has one (429).
+with a traceback for unexpected failures, and has no status for "busy"; a slot proxy in front of it has one (429).
 """
 
 import io
@@ -145,7 +145,7 @@ class FusionServer:
                 data=data,
                 timeout=limits,
                 headers=authorization(self._tokens),
-                # The connections belong to the context.
+                # aiohttp reuses a connection only for the same context, so a new certificate gets new connections.
                 ssl=True if self._tls is None else self._tls.current.client_context,
                 server_hostname=self._server_name,
             )
@@ -159,7 +159,6 @@ class FusionServer:
             raise SandboxUnreachableError(f"{self.address}: {error or type(error).__name__}") from error
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

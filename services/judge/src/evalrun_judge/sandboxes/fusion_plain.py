@@ -1,4 +1,4 @@
-"""A `/run_code` call per test, for servers on which the batch harness cannot run. Pure.
+"""Encodes a `/run_code` call per test, for servers on which the batch harness cannot run, and reads its reply. Pure.
 
 Only the server's own report is available: its time limit is wall time, its status the program's exit code, and its
 output may be cut. Output that may have been cut is refused rather than compared.

@@ -20,7 +20,7 @@ MAX_PROGRAMS = 4
 """
 
 MAX_RUNNERS, RUNNER_TESTS = 2, 4
-"""Of a program that nobody shares the server with: runners, and tests for which there are several. On 2 cores."""
+"""Maximum runners of a program that has its call to itself, and minimum tests for which it gets several. On 2 cores."""
 
 MAX_TESTS = 400
 MAX_BYTES = 4 << 20
@@ -65,7 +65,7 @@ def select_batch(waiting: Sequence[PendingProgram], free: int, max_programs: int
     chosen, tests, size = [0], len(first.part.indices), first.part.size
     of_kind = kind(first.part.request)
     fair = min(max_programs, -(-len(waiting) // (free + 1)))
-    # A compiler takes longer than everything else.
+    # Compiling takes longer than everything else, so a program that is compiled is sent alone.
     if first.alone or LANGUAGES[first.part.request.language].is_compiled:
         return chosen
     for place, program in enumerate(waiting):
@@ -118,7 +118,7 @@ class SharedCalls:
 
         Args:
             part: the program's part of a call.
-            again: whether an earlier call did not serve it; it is then sent first and alone.
+            again: whether an earlier call did not serve the program, which is then sent first and alone.
 
         Raises:
             SandboxError, RunRefusedError, NotTheHarnessError: as `ask` does.
@@ -193,5 +193,5 @@ class SharedCalls:
                 # Nobody may be left to retrieve the exception.
                 call.task.exception()
         finally:
-            # This task was cancelled.
+            # If this task was cancelled, the call has to end too.
             call.task.cancel()

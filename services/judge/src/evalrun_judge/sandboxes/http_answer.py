@@ -85,7 +85,6 @@ class AnswerReader:
                 pass
 
     def on_headers_complete(self) -> None:
-        """Called by `httptools`."""
         status = self._parser.get_status_code()
         if self._more or status < 200:
             return
@@ -96,14 +95,12 @@ class AnswerReader:
             raise BadAnswerError("its length is not said")
 
     def on_body(self, body: bytes) -> None:
-        """Called by `httptools`."""
         if not self._more:
             self._body_bytes += len(body)
             self._check_size(self._body_bytes)
             self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Called by `httptools`."""
         status = self._parser.get_status_code()
         if self._answer is None and status >= 200:
             self._answer = HttpResponse(status, b"".join(self._pieces), self._parser.should_keep_alive())

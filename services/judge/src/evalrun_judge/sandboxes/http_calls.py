@@ -21,8 +21,6 @@ call."""
 
 
 class HttpCalls:
-    """Makes calls to a server."""
-
     def __init__(
         self,
         url: str,
@@ -35,12 +33,12 @@ class HttpCalls:
         """Create the client; connections open as calls need them, inside the running loop.
 
         Args:
-            url: `http://host:port`, or `https://...`; a path goes before each call's.
+            url: `http://host:port`, or `https://...`; its path, if any, is put before each call's path.
             headers: headers of every call.
             connect_seconds: maximum time of opening a connection.
             tls: client certificate and authorities for an https server; None: the system's authorities and no
                 certificate.
-            server_name: name that its certificate must have; None: the URL's host.
+            server_name: name that the server's certificate must have; None: the URL's host.
 
         Raises:
             ValueError: the URL names no host, or a header contains a line break.
@@ -57,7 +55,7 @@ class HttpCalls:
         self._headers = _lines({"Host": parts.netloc.rpartition("@")[2], **headers})
         self._connect_seconds = connect_seconds
         self._idle: deque[_Connection] = deque()
-        """The connection that was used last stands last."""
+        """Idle connections, the last used at the end."""
         self._open: set[_Connection] = set()
 
     async def call(
@@ -156,7 +154,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def at_rest(self) -> bool:
-        """Whether the connection is open, and all bytes have been sent: a reply may come before."""
+        """Whether the connection is open and the request is sent: a server may reply before it has read all of it."""
         return not self.closed and self._transport is not None and self._transport.get_write_buffer_size() == 0
 
     def ask(self, head: bytes, body: bytes, max_bytes: int) -> "asyncio.Future[HttpResponse]":

@@ -1,7 +1,7 @@
 """The inputs that a sandbox has cached, as far as this gateway knows; they are sent by digest. Pure.
 
-This knowledge may be wrong at any time (another pod replies, the sandbox was restarted, or has evicted them). The
-sandbox then reports that it lacks them, and gets them.
+This knowledge may be wrong at any time (another pod replies, the sandbox was restarted, or has evicted the inputs). The
+sandbox then reports that it lacks the inputs, and gets them in full.
 """
 
 from collections import OrderedDict
@@ -25,7 +25,6 @@ class SandboxInputs:
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def record_description(self, info: SandboxInfo) -> None:
-        """Record the sandbox's description."""
         self._capacity = info.keep_mib * 1024 * 1024
 
     def form(self, request: RunRequest) -> RunRequest:

@@ -25,7 +25,7 @@ not come.
 """
 
 # ruff: noqa: PTH101, PTH102, PTH108, PTH123
-# Why: pathlib and contextlib would make the process larger, and each fork dearer.
+# Why: pathlib and contextlib would make the process larger, and each fork more expensive.
 from __future__ import annotations
 
 import _socket
@@ -75,7 +75,7 @@ Bundle = list[tuple[str, str, bytes]]
 
 
 class Setup:
-    """Settings that all programs of a call share and that reveal nothing about them; see `fusion_batch.setup`."""
+    """Settings that all programs of a call share and that reveal nothing about them; see `fusion_batch._setup`."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         self.filters: tuple[tuple[bytes, list[int], bytes], tuple[bytes, list[int]]] | None = fields["filters"]  # type: ignore[assignment]
@@ -94,7 +94,7 @@ class Setup:
 
 
 class Task:
-    """A request of the gateway; see `fusion_batch.task`."""
+    """A request of the gateway; see `fusion_batch._task`."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         self.kind = int(str(fields["kind"]))
@@ -143,7 +143,10 @@ class Worker:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     def work(self) -> Next | None:
-        """Run all programs. Return the next step in a forked process, and None in the worker itself."""
+        """Compile the program if needed, and run its tests.
+
+        Return the next step in a forked process, and None in the worker itself.
+        """
         task = self.task
         executable: list[int] = []
         job = task.job
@@ -377,7 +380,6 @@ def _read_all(fd: int) -> bytes:
 
 
 def _open_unlinked(name: str) -> int:
-    """Open a file and unlink it."""
     fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     os.unlink(name)
     return fd
@@ -471,7 +473,7 @@ def main(bundle: Bundle, magic: bytes) -> Next:
         return step
     for files in waiting:
         _publish(files)
-    # Nothing is left to clean up, which would take 2 ms.
+    # Python's own clean-up is skipped: it would take 2 ms, and nothing is left to clean up.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """Client of the HTTP API of live Python interpreters, one per session, in remote sandboxes.
 
-An interpreter lives in one process of one sandbox and may end at any time. What it held is then lost, and the session
-says so to the model. It never decides about a reward: the code inside could forge what the interpreter answers.
+An interpreter lives in one process of one sandbox and may end at any time. Its state is then lost, and the session
+tells the model so. An interpreter never decides about a reward: the code inside could forge the replies.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from evalrun_runtime.deadlines import HEADER, seconds_left
 TRIES: Final = 3
 RETRY_SECONDS: Final = 0.5
 CALL_SECONDS: Final = 120.0
-"""Maximum of one call: an execution has 10 s of CPU time, 25 s of wall time, and waits up to 60 s for a slot."""
+"""Maximum seconds per call: an execution has 10 s of CPU time, 25 s of wall time, and waits up to 60 s for a slot."""
 
 
 class Interpreter(msgspec.Struct, frozen=True):
     """An interpreter, as stored with its session."""
 
     url: str
-    """Of the sandbox."""
+    """URL of the sandbox."""
     session: str
-    """Its id there."""
+    """Id of the interpreter's session in that sandbox."""
     executions: int = 0
-    """Executions so far. Each has a number, so that one which is asked for twice runs once."""
+    """Executions so far. Each has a number, so that a repeated request executes nothing twice."""
 
 
 class InterpreterLostError(Exception):
@@ -87,10 +87,10 @@ class LiveInterpreters:
     """Opens, uses and closes interpreters.
 
     Args:
-        urls: of sandboxes with live sessions. An interpreter stays with the sandbox that opened it.
-        tokens: of the sandboxes; None: they ask for none.
-        tls: what sandboxes with https are shown and checked by; None: the system's authorities and no certificate.
-        server_name: the name that their certificates must have; None: the host of each URL.
+        urls: URLs of sandboxes with live sessions. An interpreter stays with the sandbox that opened it.
+        tokens: bearer tokens of the sandboxes; None: the sandboxes require no token.
+        tls: client certificate and authorities for https; None: the system's authorities and no certificate.
+        server_name: name that the sandboxes' certificates must have; None: the host of each URL.
         sleep: waits between two tries.
     """
 
@@ -153,7 +153,6 @@ class LiveInterpreters:
             await self._send("DELETE", f"{interpreter.url}/v1/sessions/{interpreter.session}", None, tries=1)
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._http is not None:
             await self._http.close()
 

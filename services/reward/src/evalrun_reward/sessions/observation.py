@@ -18,14 +18,15 @@ def render_observation(verdict: judge_pb2.Verdict, shown: Sequence[tuple[str, st
     """Return the observation for the model.
 
     Args:
-        verdict: of the action's program on the inputs shown, or on an empty one.
+        verdict: verdict on the action's program, which ran on the inputs shown or on an empty input.
         shown: inputs and expected outputs of public tests; empty: the program ran once, with no input.
-        limit: characters.
+        limit: maximum characters.
     """
     if not has_program(verdict):
         return cut(NO_PROGRAM, limit)
     tests = verdict.tests
-    if not shown or (tests and not tests[0].ran):  # it did not compile: once is enough
+    # If the program did not compile, one test shows all that there is.
+    if not shown or (tests and not tests[0].ran):
         return cut(_run(tests[0]) if tests else "", limit)
     each = limit // len(shown)
     return cut("\n\n".join(cut(_on_test(test, *case), each) for test, case in zip(tests, shown, strict=False)), limit)

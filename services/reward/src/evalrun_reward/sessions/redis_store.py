@@ -1,8 +1,9 @@
 """Sessions in Redis, for several replicas. Each change is a script, which Redis runs atomically.
 
-Redis's own clock expires sessions, so replicas need not agree on the time. What Redis forgets is an unknown session to
-its caller, never a reward: give it a disk (appendonly yes) and let it refuse writes when full (maxmemory-policy
-noeviction). Whoever can write to this Redis can forge rewards: give it a password, and let only this service reach it.
+Redis's own clock expires sessions, so replicas need not agree on the time. A session that Redis forgets is unknown to
+its caller, and never becomes a reward: give Redis a disk (appendonly yes) and let it refuse writes when full
+(maxmemory-policy noeviction). Whoever can write to this Redis can forge rewards: give it a password, and let only this
+service reach it.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from evalrun_reward.sessions.session import Session, TooManySessionsError
 from evalrun_reward.sessions.store import KEPT_SECONDS, StoreError, StoreNeedsSuiteError
 
 PREFIX = b"{evalrun:sessions}:"
-"""The braces keep every key on one node of a Redis Cluster, as scripts over several keys ask."""
+"""The braces keep every key on one node of a Redis Cluster, as scripts over several keys require."""
 OPEN = PREFIX + b"open"
 """Sorted set: open sessions by the millisecond at which they expire."""
 
@@ -30,7 +31,7 @@ _NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] 
 _KEEP_SUITE = """
 if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[3], ARGV[2]) end
 """
-# KEYS: session, open, suite. ARGV: state, milliseconds to live, most sessions, id, suite ('': is it held?).
+# KEYS: session, open, suite. ARGV: state, milliseconds to live, most sessions, id, suite ('': the store must have it).
 _CREATE = f"""{_NOW}
 local held = redis.call('HGET', KEYS[1], 'state')
 if held then return {{'held', held}} end
@@ -47,7 +48,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[4])
 return {{'new', ''}}
 """
-# KEYS: as above. ARGV: state, milliseconds to live, the version before, id, '1': it stays open.
+# KEYS: as above. ARGV: state, milliseconds to live, the version before, id, '1' if the session stays open.
 _REPLACE = f"""{_NOW}
 if redis.call('HGET', KEYS[1], 'version') ~= ARGV[3] then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[3] + 1, 'state', ARGV[1])
@@ -68,8 +69,8 @@ class RedisStore:
 
         Args:
             url: `redis://[:password@]host:port/db`, or `rediss://` for TLS.
-            max_sessions: that may be open at once.
-            idle_seconds: after which a session without progress is gone.
+            max_sessions: maximum number of open sessions.
+            idle_seconds: seconds without progress after which a session expires.
 
         Raises:
             ValueError: the URL cannot be used.
@@ -80,7 +81,8 @@ class RedisStore:
             timeout=ANSWER_SECONDS,
             socket_timeout=ANSWER_SECONDS,
             socket_connect_timeout=ANSWER_SECONDS,
-            retry=Retry(NoBackoff(), 1),  # a kept connection breaks when Redis restarts; scripts may run twice
+            # A pooled connection breaks when Redis restarts. The scripts may run twice.
+            retry=Retry(NoBackoff(), 1),
         )
         self._redis = Redis(connection_pool=pool)
         self._create = self._redis.register_script(_CREATE)
@@ -90,7 +92,7 @@ class RedisStore:
         self._decoder = msgspec.msgpack.Decoder(Session)
 
     async def create(self, session: Session, suite: bytes | None) -> Session:
-        """Hold a new session; see `SessionStore.create`."""
+        """Store a new session; see `SessionStore.create`."""
         arguments: _Arguments = (
             _encode(session), _ms(self._idle_seconds), self._max_sessions, session.sid, suite or b""
         )  # fmt: skip
@@ -113,7 +115,7 @@ class RedisStore:
         return None if state is None else self._decode(state)
 
     async def replace(self, session: Session) -> bool:
-        """Hold its next version; see `SessionStore.replace`."""
+        """Store the next version of a session; see `SessionStore.replace`."""
         is_open = session.reward is None
         seconds = self._idle_seconds if is_open else KEPT_SECONDS
         arguments: _Arguments = (_encode(session), _ms(seconds), session.version - 1, session.sid, int(is_open))
@@ -125,7 +127,6 @@ class RedisStore:
         return found
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 
@@ -133,7 +134,8 @@ class RedisStore:
         try:
             async with asyncio.timeout(2 * ANSWER_SECONDS):
                 return await call
-        except (RedisError, OSError) as error:  # TimeoutError is an OSError
+        # TimeoutError is an OSError.
+        except (RedisError, OSError) as error:
             raise StoreError(f"the session store: Redis: {error or type(error).__name__}") from error
 
     def _decode(self, state: bytes) -> Session:

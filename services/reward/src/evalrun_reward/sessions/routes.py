@@ -1,4 +1,4 @@
-"""The four calls over HTTP: which body, which answer, which refusal."""
+"""Maps the four calls of a session to HTTP: bodies, replies and refusals."""
 
 import asyncio
 import math
@@ -42,7 +42,7 @@ STORE_RETRY_SECONDS = 1.0
 
 Work = Callable[[web.Request], Awaitable[msgspec.Struct]]
 Enter = Callable[[str, int], AbstractContextManager[None]]
-"""Takes a place of the service's queue for a run's request of so many bytes; raises Refused."""
+"""Takes a place in the service's queue, given a run and the bytes of its request. Raises ErrorReply."""
 
 _STATUS: dict[type[SessionError], tuple[int, ReplyKind, float | None]] = {
     UnknownSessionError: (404, ReplyKind.NO_SESSION, None),
@@ -57,9 +57,9 @@ class SessionRoutes:
     """Parses bodies, makes the calls, and maps their errors to statuses.
 
     Args:
-        calls: answer.
-        enter: of the service's queue.
-        deadline_seconds: after which a call is given up, for requests that name no shorter time.
+        calls: answers the calls.
+        enter: takes a place in the service's queue.
+        deadline_seconds: seconds after which a call is given up, unless the request names a shorter time.
     """
 
     def __init__(self, calls: SessionCalls, enter: Enter, deadline_seconds: float) -> None:
@@ -105,7 +105,7 @@ class SessionRoutes:
 
     @asynccontextmanager
     async def _answer_call(self, request: web.Request) -> AsyncIterator[None]:
-        """Bound the time of a call, and convert its errors into Refused."""
+        """Bound the time of a call, and convert its errors to ErrorReply."""
         now = asyncio.get_running_loop().time()
         try:
             async with until(min(now + self._deadline_seconds, read_deadline(request.headers) or math.inf)):

@@ -1,11 +1,11 @@
 """A session as stored, and the rules of its calls. Pure.
 
 SessionError
- +- UnknownSessionError     expired, never started, or lost by the store: start another one
- +- SessionClosedError      it takes no more actions
- +- TurnConflictError       another action stands at that turn
- +- SessionLimitError       its turns, or its bytes, are used up
- +- TooManySessionsError    as many are open as may be: come back later
+ +- UnknownSessionError     the session expired, was never started, or was lost by the store: start another session
+ +- SessionClosedError      the session takes no more actions
+ +- TurnConflictError       the turn already has another action
+ +- SessionLimitError       the session's turns, or its characters, are used up
+ +- TooManySessionsError    the maximum number of sessions is open: come back later
  +- NotJudgedError          nothing could be decided: ask again; never a reward
 """
 
@@ -40,7 +40,7 @@ class UnknownSessionError(SessionError):
 
 
 class SessionClosedError(SessionError):
-    """It takes no more actions."""
+    """The session takes no more actions."""
 
 
 class TurnConflictError(SessionError):
@@ -48,7 +48,7 @@ class TurnConflictError(SessionError):
 
 
 class SessionLimitError(SessionError):
-    """Its turns, or its bytes, are used up."""
+    """The session's turns, or its characters, are used up."""
 
 
 class TooManySessionsError(SessionError):
@@ -56,7 +56,7 @@ class TooManySessionsError(SessionError):
 
 
 class NotJudgedError(SessionError):
-    """The judge could not tell.
+    """The judge could not decide.
 
     Args:
         reason: why.
@@ -97,12 +97,12 @@ class Session(msgspec.Struct, frozen=True):
     shape: Shape = "dense"
     action: Action = "run"
     version: int = 1
-    """Raised by each change: of two replicas that change it at once, one does."""
+    """Increased by each change, so that of two replicas that change a session at once only one succeeds."""
     turns: tuple[Turn, ...] = ()
     closed: bool = False
     reward: RewardResponse | None = None
     interpreter: Interpreter | None = None
-    """Of a session with the action live, once it has one."""
+    """Interpreter of a session with the action live, once the session has opened one."""
 
     @property
     def answer(self) -> str:
@@ -114,7 +114,7 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Characters of its actions and observations."""
+        """Characters of the session's actions and observations."""
         return sum(len(turn.content) + len(turn.observation) for turn in self.turns)
 
     def with_turn(self, turn: Turn, interpreter: Interpreter | None = None) -> "Session":
@@ -123,32 +123,30 @@ class Session(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, version=self.version + 1, turns=turns, interpreter=interpreter)
 
     def as_closed(self) -> "Session":
-        """Return it without further actions."""
+        """Return the session closed to further actions."""
         return msgspec.structs.replace(self, version=self.version + 1, closed=True)
 
     def with_reward(self, reward: RewardResponse) -> "Session":
-        """Return it with its reward, which never changes."""
+        """Return the session with its reward, which never changes."""
         return msgspec.structs.replace(self, version=self.version + 1, closed=True, reward=reward)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Limits of a session."""
-
     max_turns: int
     max_characters: int
-    """Of its actions and observations."""
+    """Maximum characters of the session's actions and observations."""
     max_observation: int
-    """Characters of one observation."""
+    """Maximum characters of one observation."""
 
 
 def find_replay(session: Session, content: str, turn: int | None, limits: SessionLimits) -> str | None:
     """Return the observation of an action that was executed before, or None for a new action.
 
     Raises:
-        TurnConflictError: another action stands at `turn`, or turns before it are missing.
-        SessionClosedError: it takes no more actions.
-        SessionLimitError: it has had its share.
+        TurnConflictError: `turn` already has another action, or turns before it are missing.
+        SessionClosedError: the session takes no more actions.
+        SessionLimitError: the session's turns, or its characters, are used up.
     """
     taken = len(session.turns)
     at = turn if turn is not None else taken - 1 if taken and session.turns[-1].content == content else taken

@@ -1,8 +1,8 @@
 """The four calls of sessions: the store holds the state, the judge runs actions and decides the reward.
 
 A replica holds nothing of a session. Each change names the version that it follows, so of two replicas with the same
-call one writes, and the other finds what was written; a replica that is killed leaves nothing half done. Programs may
-run twice, never count twice.
+call one writes, and the other finds the written version; a replica that is killed leaves nothing half done. Programs
+may run twice, but never count twice.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ from evalrun_runtime.recently_used import RecentlyUsed
 SHOWN_TESTS = 3
 """Public tests that an action runs on."""
 MAX_SHOWN_CHARACTERS = 4096
-"""Of a test's input and output, each; a longer one is not shown."""
+"""Maximum characters of a shown test's input and of its output; tests with longer texts are not shown."""
 
 
 NO_LIVE_SANDBOX = "action: live needs a sandbox with live sessions: start the service with --live-sandbox URL"
@@ -60,7 +60,7 @@ NO_LIVE_SANDBOX = "action: live needs a sandbox with live sessions: start the se
 class _Instance:
     digest: bytes
     suite: bytes
-    """Encoded."""
+    """The encoded suite."""
     action: Action
     """Work of /process_action where the caller names none."""
     language: str
@@ -70,12 +70,12 @@ class SessionCalls:
     """Answers the four calls.
 
     Args:
-        store: where sessions live.
+        store: stores the sessions.
         tests: finds or parses the tests of an instance.
         calls: asks the judge.
-        limits: of a session.
+        limits: limits of a session.
         cache_bytes: memory for suites.
-        on_step: told of each session that gets so far.
+        on_step: called whenever a session reaches a step.
         live: gives sessions their interpreters; None: the action live is refused.
     """
 
@@ -100,7 +100,8 @@ class SessionCalls:
         )
         self._suites: RecentlyUsed[bytes, tuple[ProblemRequest, Suite]] = RecentlyUsed(
             cache_bytes * 2 // 3,
-            lambda held: 2 * held[0].size,  # as bytes and parsed
+            # A suite is held as bytes and parsed.
+            lambda held: 2 * held[0].size,
         )
 
     async def start(self, asked: StartRequest) -> Session:
@@ -150,12 +151,13 @@ class SessionCalls:
             known = find_replay(session, asked.content, asked.turn, self._limits)
             if known is not None:
                 return known
-            # What ran in an interpreter belongs to the state that the session had then: it runs again in the new one.
+            # A run in an interpreter belongs to the session's state at that time: in a new state the code runs again.
             if turn is None or session.action == "live":
                 turn, interpreter = await self._run(session, asked.content)
             if await self._store.replace(session.with_turn(turn, interpreter)):
                 return turn.observation
-            session = await self.get(session.sid)  # another call changed it meanwhile: each time round, one got on
+            # Another call changed the session meanwhile. The loop ends, because in each round some call succeeds.
+            session = await self.get(session.sid)
 
     async def close(self, session: Session) -> Session:
         """Close the session, so that it takes no more actions, and return it. Raises SessionError or StoreError."""
@@ -187,7 +189,8 @@ class SessionCalls:
         if await self._store.replace(session.with_reward(reward)):
             self._on_step(Step.REWARDED)
             return reward
-        held = await self._store.get(session.sid)  # another replica was first, or it expired while it was judged
+        # Another replica was first, or the session expired while it was judged.
+        held = await self._store.get(session.sid)
         return reward if held is None or held.reward is None else held.reward
 
     def _instance(self, asked: StartRequest) -> "_Instance":
@@ -229,7 +232,7 @@ class SessionCalls:
         return Turn(content, observation, has_program(verdict)), session.interpreter
 
     async def _execute(self, session: Session, code: str) -> tuple[str, Interpreter | None]:
-        """Execute code in the session's interpreter, or in a new interpreter if it has ended; the model is told."""
+        """Execute code in the session's interpreter. If that has ended, use a new one, and tell the model so."""
         if self._live is None:
             raise NotJudgedError(NO_LIVE_SANDBOX)
         told = ""

@@ -1,6 +1,6 @@
-"""Sessions in a SQLite file, for one machine. Processes that open the same file share them.
+"""Sessions in a SQLite file, for one machine. Processes that open the same file share the sessions.
 
-Each commit is synced (WAL, synchronous=FULL), as the ledger's are: what was acknowledged outlives a power cut. Nothing
+Each commit is synced (WAL, synchronous=FULL), as in the ledger: an acknowledged change outlives a power cut. Nothing
 here blocks the event loop: one thread owns the connection.
 """
 
@@ -40,13 +40,13 @@ class SqliteStore:
         """Open or create the file.
 
         Args:
-            path: its directory exists.
-            max_sessions: that may be open at once.
-            idle_seconds: after which a session without progress is gone.
+            path: path of the file, in an existing directory.
+            max_sessions: maximum number of open sessions.
+            idle_seconds: seconds without progress after which a session expires.
             clock: seconds since the epoch.
 
         Raises:
-            BadInputError: not a store of sessions, or one of a newer version.
+            BadInputError: the file is no store of sessions, or was written by another version.
         """
         self._max_sessions = max_sessions
         self._idle_seconds = idle_seconds
@@ -62,7 +62,7 @@ class SqliteStore:
             raise BadInputError(f"--session-store {path}: {error}: name a SQLite file, or a new one") from error
 
     async def create(self, session: Session, suite: bytes | None) -> Session:
-        """Hold a new session; see `SessionStore.create`."""
+        """Store a new session; see `SessionStore.create`."""
 
         def work() -> Session:
             found = self._get(session.sid)
@@ -92,7 +92,7 @@ class SqliteStore:
         return await self._run(lambda: self._get(sid))
 
     async def replace(self, session: Session) -> bool:
-        """Hold its next version; see `SessionStore.replace`."""
+        """Store the next version of a session; see `SessionStore.replace`."""
         is_open = session.reward is None
 
         def work() -> bool:
@@ -157,7 +157,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
         raise BadInputError(f"--session-store {path}: SQLite cannot use its WAL there: name a local directory's file")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")  # of two processes that start at once, one creates the tables
+    # Of two processes that start at once, only one creates the tables.
+    connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 0:
         for statement in _SCHEMA.split(";"):

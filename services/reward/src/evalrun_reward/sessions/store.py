@@ -27,12 +27,12 @@ class SessionStore(Protocol):
         """Store a new session and return it, or return the existing session of the same id.
 
         Args:
-            session: the new one.
-            suite: its encoded suite; None: the store is asked whether it holds it.
+            session: the new session.
+            suite: the session's encoded suite; None: the store must already hold it.
 
         Raises:
-            TooManySessionsError: as many are open as may be.
-            StoreNeedsSuiteError: `suite` is None and not held.
+            TooManySessionsError: the maximum number of sessions is open.
+            StoreNeedsSuiteError: `suite` is None, and the store does not hold the suite.
             StoreError: the store does not answer.
         """
         ...
@@ -42,9 +42,9 @@ class SessionStore(Protocol):
         ...
 
     async def replace(self, session: Session) -> bool:
-        """Hold a session in place of its last version; False: that is not its last version any more.
+        """Replace the previous version of a session. Return False if the stored version is another one.
 
-        Each change moves its expiry. Raises StoreError.
+        Each change postpones the session's expiry. Raises StoreError.
         """
         ...
 

@@ -21,7 +21,7 @@ def open_store(address: str, *, max_sessions: int, idle_seconds: float) -> Sessi
             raise BadInputError(f"--session-store {address}: directory {path.parent} is absent: create it")
         return SqliteStore(path, max_sessions=max_sessions, idle_seconds=idle_seconds, clock=time.time)
     try:
-        # Only with this setting is the package needed: the base, for one machine, does not bring it.
+        # Only this setting needs the package, which the base for one machine does not install.
         from evalrun_reward.sessions.redis_store import RedisStore
 
         return RedisStore(address, max_sessions=max_sessions, idle_seconds=idle_seconds)

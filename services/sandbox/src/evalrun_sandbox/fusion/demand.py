@@ -26,7 +26,7 @@ def seconds(timeout: float) -> float:
 
 
 def memory_mib(asked: int | None) -> int:
-    """Return the memory limit for a requested limit."""
+    """Return the memory limit in MiB for a requested limit; the default if none is requested."""
     if asked is None or asked <= 0:
         # The stock server has no default, so one program can take its machine down.
         return DEFAULT_LIMITS.memory_mib
@@ -34,8 +34,10 @@ def memory_mib(asked: int | None) -> int:
 
 
 def make_run_request(request: RunCodeRequest, files: Files | None = None) -> RunRequest:
-    """Return the executor's request: one run with `run_timeout` as CPU seconds. Raises BadRequest for another
-    language."""
+    """Return the executor's request: one run with `run_timeout` as CPU seconds.
+
+    Raises BadRequest for an unknown language.
+    """
     language = find_fusion(request.language)
     if language is None:
         known = sorted(each.fusion.name for each in LANGUAGES.values() if each.fusion is not None)
@@ -53,8 +55,8 @@ def patience_seconds(compile_timeout: float, run_timeout: float) -> float:
     """Return the seconds for which a request may wait for a slot.
 
     This is the longest wait after which an answer in time is still likely: the timeout of verl's client, minus the CPU
-    time the program may use, minus a margin. After a longer wait the client has timed out and blames the sandbox; a
-    much shorter one would use up its three attempts while the queue moves.
+    time the program may use, minus a margin. After a longer wait the client has timed out and blames the sandbox; much
+    shorter waits would use up the client's three attempts while the queue moves.
     """
     run = seconds(run_timeout)
     compile_ = seconds(compile_timeout)

@@ -23,7 +23,8 @@ from evalrun_sandbox.fusion.turns import Turns
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 15.0
-"""Between two attempts verl's client sleeps at most 2 s, SandboxFusion's 9 s before its fifth and last attempt."""
+"""Seconds for which the job of a client that was told to retry is kept. verl's client sleeps at most 2 s between two
+attempts, SandboxFusion's 9 s before its fifth and last attempt."""
 
 
 class ProgramExecutor(Protocol):
@@ -36,7 +37,7 @@ class ProgramExecutor(Protocol):
 
     @property
     def languages(self) -> list[str]:
-        """Languages it can run."""
+        """Languages that the executor can run."""
         ...
 
     async def run(self, request: RunRequest) -> RunReply:
@@ -49,7 +50,7 @@ class _Job:
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        """Time at which its caller stops waiting for it to start."""
+        """Time at which the caller stops waiting for the start of the job."""
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[RunReply]
         self.abandon_timer: asyncio.TimerHandle | None = None
@@ -76,7 +77,6 @@ class Dispatcher:
 
     @property
     def languages(self) -> list[str]:
-        """Languages that can be run."""
         return self._executor.languages
 
     async def run(self, request: RunRequest, weight: int, patience_seconds: float) -> RunReply:
@@ -85,7 +85,7 @@ class Dispatcher:
         Args:
             request: the executor's request.
             weight: bytes the caller holds while waiting.
-            patience_seconds: maximum wait before it starts.
+            patience_seconds: maximum wait before the program starts.
 
         Raises:
             BadRequest: the executor cannot serve this request.

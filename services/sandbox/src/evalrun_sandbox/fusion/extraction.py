@@ -21,13 +21,13 @@ _LANGUAGE_OF = {
 }
 
 Block = tuple[str, str]
-"""Language ("" if the tag names none that can run here) and text."""
+"""Language ("" if the tag names no language that can run here) and text."""
 
 
 def find_first_of_language(completion: str, language: str) -> str:
     """Return the first block of the language, else the first block; closed blocks, then unclosed, then a definition.
 
-    The stock server's `default_extract_helper`: CommonOJ, and HumanEval's free form.
+    This is the stock server's `default_extract_helper`, for CommonOJ and HumanEval's free form.
     """
     blocks = _find_blocks(completion, language)
     matching = [text for tag, text in blocks if tag == language]
@@ -37,7 +37,8 @@ def find_first_of_language(completion: str, language: str) -> str:
 def find_first_block(completion: str) -> str:
     """Return the first block of any language, cut at Python's main guard and at example usage.
 
-    The stock server's `extract_code_from_freeform_completion` for Python: MBPP, and shadow HumanEval's free form.
+    This is the stock server's `extract_code_from_freeform_completion` for Python, for MBPP and shadow HumanEval's free
+    form.
     """
     blocks = _find_blocks(completion, "python")
     code = blocks[0][1].replace("\r", "") if blocks else ""

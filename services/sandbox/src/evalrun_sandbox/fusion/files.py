@@ -24,7 +24,7 @@ TOO_LARGE = f"\nstopped by the sandbox: more than {FILES_BYTES >> 20} MiB in the
 
 
 class Unplaceable(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """A file that cannot be placed: 200 with `SandboxError`, as the stock server answers."""
+    """A file cannot be placed. The reply is 200 with `SandboxError`, as in the stock server."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Files:
 
     @property
     def wanted(self) -> list[str]:
-        """Normal paths, each once."""
+        """Normalised paths of the files to fetch, each once."""
         return sorted(set(self.fetched.values()))
 
     def select_fetched(self, found: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -27,7 +27,7 @@ def find_family(request: DatasetRequest) -> Family:
     """Return the family for a request.
 
     Raises:
-        BadRequest: no family serves it, or it contains code that the stock server would run in its own process.
+        BadRequest: no family serves the dataset, or the request contains code for the server's own process.
     """
     config = request.config
     if config.custom_extract_logic is not None:

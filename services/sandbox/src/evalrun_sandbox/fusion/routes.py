@@ -58,8 +58,8 @@ class FusionRoutes:
         """Register every route of the API except `/v1/ping`, which the sandbox already has.
 
         Args:
-            router: of the application.
-            sessions: in which `/run_jupyter` runs; None disables it.
+            router: the application's router.
+            sessions: sessions in which `/run_jupyter` runs; None disables that route.
         """
         self._notebooks = None if sessions is None else Notebooks(sessions, self._pod_name)
         router.add_post("/run_code", _answer_refusals(self._run_code))

@@ -15,7 +15,8 @@ from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import EvalResult, EvalTestCase, RunCodeResponse, RunStatus
 
 PATIENCE_SECONDS = 120.0
-"""The stock client waits forever, its asynchronous version 300 s in all."""
+"""Seconds for which a submission may wait for a slot. The stock client waits without end, its asynchronous version 300
+s in all."""
 _FIRST_CASES = 3
 """Cases that run first, because most wrong programs fail there; the stock server runs as many at once."""
 _MAX_CASES = 4096
@@ -25,8 +26,8 @@ def divide_cases(count: int, *, together: bool) -> list[range]:
     """Return the ranges of cases for each call of the executor, in order.
 
     Args:
-        count: of cases.
-        together: from the start; a compiled program would be compiled once more for each batch.
+        count: number of cases.
+        together: run the cases in as few calls as possible, e.g. because each call compiles the program once more.
     """
     first = 0 if together else min(_FIRST_CASES, count)
     starts = range(first, count, _MAX_CASES)
@@ -35,8 +36,6 @@ def divide_cases(count: int, *, together: bool) -> list[range]:
 
 
 class Submissions:
-    """Judges submissions."""
-
     def __init__(self, dispatcher: Dispatcher, pod_name: str | None) -> None:
         self._dispatcher = dispatcher
         self._pod_name = pod_name

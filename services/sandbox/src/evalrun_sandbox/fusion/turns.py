@@ -22,7 +22,6 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """Number of waiting callers."""
         return self._slots.waiting
 
     @asynccontextmanager

@@ -1,4 +1,5 @@
 """Live Python sessions: contained interpreters that keep their state between executions.
 
-They run beside the executor's programs, below their own zygote, and hold an executor's slot while they execute.
+The interpreters run beside the executor's programs, below their own zygote, and hold an executor's slot while they
+execute.
 """

@@ -13,17 +13,17 @@ class Footprint:
     """Resources that a process holds."""
 
     memory_bytes: int
-    """Bytes of its own pages, and its share of pages that it shares with others."""
+    """Bytes of the process's own pages, and its share of the pages that other processes use too."""
     maps_removed_file: bool
     """Whether the process maps a removed file of its directory, which holds otherwise invisible disk space."""
 
 
 def footprint(pid: int, place: str, proc: Path = Path("/proc")) -> Footprint | None:
-    """Return the memory and processes of a process, or None if the kernel does not reveal them.
+    """Return the resources of a process, or None if the kernel does not reveal them.
 
     Args:
         pid: the process.
-        place: the directory that holds its private directory.
+        place: the directory that holds the process's private directory.
         proc: where the process file system is mounted.
     """
     try:

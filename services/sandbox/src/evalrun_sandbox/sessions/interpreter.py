@@ -21,7 +21,7 @@ from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 IMPORTS = ("_ast", "linecache", "traceback")
 """Modules that every session needs, imported before the fork so that their pages are shared."""
 _SILENCE_SECONDS = 120.0
-"""Seconds without a frame, beyond its execution's wall limit, after which a worker is lost."""
+"""Seconds without a frame, beyond the execution's wall limit, after which a worker is lost."""
 _START_SECONDS = 60.0
 _MAX_PID = 1 << 22
 """Maximum process id of any kernel (PID_MAX_LIMIT). Reading the clock of a larger number would be an error later."""
@@ -103,7 +103,7 @@ def _cut(data: bytes, *sizes: int) -> list[bytes]:
 
 
 class Interpreter:
-    """The process of a live session. Calls are sequential. `ended` is done once its directory is free."""
+    """The process of a live session. Calls are sequential. `ended` is done once the session's directory is free."""
 
     def __init__(self, zygote: ZygoteProcess, number: int) -> None:
         """Start the session's worker through the zygote. Raises ExecutorLost."""
@@ -148,19 +148,18 @@ class Interpreter:
         self._order(frames.PAUSE, None)
 
     def resume(self) -> None:
-        """Resume paused code."""
         self._order(frames.RESUME, asyncio.get_running_loop().time() + self._silence_seconds)
 
     def _order(self, order: bytes, silent_until: float | None) -> None:
         if self._silence is None or self._silence.expired() or self._closed:
             return
         self._silence.reschedule(silent_until)
-        # The worker has gone, which the execution reports.
+        # If the worker has gone, the execution reports that.
         with suppress(OSError):
             self._socket.send(order)
 
     async def fetch(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
-        """Return files of its directory, without missing files; None: they are too large.
+        """Return files of the session's directory, without missing files; None: the files are too large.
 
         Raises:
             ExecutorLost: the session is lost.
@@ -177,7 +176,7 @@ class Interpreter:
         """
         if not self._closed:
             self._closed = True
-            # The worker has gone.
+            # The worker may have gone already.
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._close_socket()

@@ -86,7 +86,7 @@ class Execution:
 
     @property
     def digest(self) -> bytes:
-        """Return a digest that differs for another request."""
+        """Digest of the code and its limits, by which a repeated request is recognized."""
         limits = f"{self.time_seconds} {self.output_bytes} "
         return hashlib.sha256((limits + self.code).encode()).digest()
 
@@ -170,12 +170,12 @@ class Sessions:
         """Open a session and return its unguessable name.
 
         Args:
-            files: initial contents of its directory, by path.
-            memory_mib: its memory limit, if lower than the common limit.
+            files: initial contents of the session's directory, by path.
+            memory_mib: the session's memory limit, if lower than the common limit.
 
         Raises:
             Busy: the maximum number of sessions is open.
-            Unusable: their zygote cannot start.
+            Unusable: the zygote of the sessions cannot start.
             ExecutorLost: the session could not be opened now.
         """
         if len(self._open) + self._opening + len(self._ending) >= self.limits.max_sessions:
@@ -197,7 +197,7 @@ class Sessions:
     async def execute(self, session: str, execution: Execution, number: int | None = None) -> tuple[int, Outcome]:
         """Execute code. Return the execution's number and its outcome.
 
-        The execution continues when the caller leaves. Sent again with its number, it is not executed again.
+        The execution continues when the caller leaves. Code that is sent again with its number is not executed again.
 
         Args:
             session: name of the session.
@@ -349,7 +349,7 @@ class Sessions:
         return opened
 
     def _gone(self, session: str, opened: _Open) -> None:
-        # An execution in progress reports more.
+        # An execution in progress reports the loss itself, with its cause.
         if not opened.executing:
             self._lose(session, opened, "gone", "its process is gone")
 
@@ -437,5 +437,5 @@ def _cpu_seconds(pid: int) -> float | None:
 
 def _retrieve(task: "asyncio.Task[Outcome]") -> None:
     if not task.cancelled():
-        # The callers may have left.
+        # The callers may have left, and asyncio reports an exception that nobody retrieves.
         task.exception()

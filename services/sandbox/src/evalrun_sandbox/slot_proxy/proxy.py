@@ -56,7 +56,6 @@ class SlotProxy:
 
     @property
     def free(self) -> int:
-        """Number of free slots."""
         return self._settings.slots - self._busy
 
     async def start(self) -> str:
@@ -78,7 +77,6 @@ class SlotProxy:
             await self._session.close()
 
     def application(self) -> web.Application:
-        """Return the routes."""
         application = web.Application(middlewares=[self._check_token])
         application.router.add_get(PING_PATH, self._ping)
         application.router.add_get("/v1/slots", self._slots)

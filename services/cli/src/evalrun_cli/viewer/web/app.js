@@ -70,11 +70,12 @@ function showCrumbs(parts) {
   document.title = [...parts.slice(1), "evalrun view"].join(" · ");
 }
 
-/** Why what is shown of a run may be old, as the server knows it; empty where it is not. */
+/** Return the server's reason why the shown data of a run may be outdated; empty if there is none. */
 const lostOf = (parts) => (parts[0] === "run" ? openRun(parts[1]).about?.lost ?? "" : "");
 
 function tellLost(text) {
-  if (lost.textContent !== plain(text)) fill(lost, text); // else a screen reader says it every second
+  // An unchanged text stays, because a screen reader would read it aloud every second.
+  if (lost.textContent !== plain(text)) fill(lost, text);
 }
 
 async function poll() {

@@ -1,4 +1,4 @@
-// Two or more runs: the problems whose answers ended otherwise, and the answers of one side by side.
+// Compares two or more runs: lists the samples that ended differently, and shows one sample's answers side by side.
 
 import { diffLines } from "./diff.js";
 import { fill, h, pill, table } from "./dom.js";

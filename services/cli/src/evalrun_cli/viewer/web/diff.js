@@ -1,4 +1,4 @@
-// A diff of two texts by lines: the longest common subsequence, between what both begin and end with.
+// Computes a diff of two texts by lines, from their longest common subsequence.
 
 const MAX_LINES = 400; // of either side: more are shown without a diff
 

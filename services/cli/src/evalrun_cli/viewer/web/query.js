@@ -1,4 +1,4 @@
-// What the search box says, and which rows it chooses. No DOM and no requests here.
+// Parses the text of the search box, and chooses and sorts rows. Without DOM and requests.
 
 const CONDITION = /^(\w+)(!=|>=|<=|=|>|<)(.*)$/s;
 const WORD = /[^\p{L}\p{N}_]+/u;

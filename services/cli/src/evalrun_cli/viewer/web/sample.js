@@ -6,7 +6,7 @@ import { answer, program } from "./highlight.js";
 import { sampleAddress } from "./samples.js";
 import { openRun } from "./store.js";
 
-/** Return the number of the row with this key; the latest one, which stands for those before. */
+/** Return the number of the latest row with this key, which replaces earlier rows; -1 if there is none. */
 export function findRow(run, [dataset, problem, sample, repeat, turn]) {
   const [datasets, problems] = [run.column("dataset"), run.column("problem")];
   const codes = [datasets.codes.get(dataset), problems.codes.get(problem)];
@@ -113,7 +113,7 @@ function textsOf(test) {
 const cut = (test, name) => (test[`${name}_length`] > new Blob([test[name]]).size
   ? h("p", { class: "quiet" }, `${test[`${name}_length`]} bytes in all; the first 2 KiB are kept`) : null);
 
-/** Return a diff as lines with signs; `names` are of the two sides. */
+/** Return a diff as lines with signs; `names` are the names of the two sides. */
 export function drawDiff(lines, names) {
   const sign = { same: " ", less: "-", more: "+" };
   const says = { less: `only ${names[0]}`, more: `only ${names[1]}` };

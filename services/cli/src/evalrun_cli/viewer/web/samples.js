@@ -80,7 +80,7 @@ class SamplesView {
     addEventListener("resize", this.onResize);
   }
 
-  /** Choose the columns anew where there are more rows. */
+  /** Choose the columns again if the number of rows has changed. */
   updateColumns() {
     if (this.columns.length && this.columnsOf === this.run.rows) return;
     this.columnsOf = this.run.rows;
@@ -90,7 +90,7 @@ class SamplesView {
     this.drawHead();
   }
 
-  /** Columns that say something: of a run with one dataset, turn or language theirs are left out. */
+  /** Return the columns worth showing. Columns such as dataset, turn or language are left out if they have one value. */
   shownColumns() {
     return SHOWN.filter((name) => {
       if (["problem", "status", "pass_ratio", "tokens", "sample"].includes(name)) return true;

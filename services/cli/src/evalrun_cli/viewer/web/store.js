@@ -95,13 +95,13 @@ export class Run {
     this.busy = null;
   }
 
-  /** Read what is new. `changed` is called whenever rows came. Return whether anything did. */
+  /** Read the new data. `changed` is called whenever rows have arrived. Return whether anything has changed. */
   refresh(changed = () => {}) {
     this.busy ??= this.load(changed).finally(() => { this.busy = null; });
     return this.busy;
   }
 
-  /** Read everything: of a run that is being indexed, what there is once that is done. */
+  /** Read all rows. If the run is being indexed, wait until its index is complete. */
   async whole(isCurrent) {
     await this.refresh();
     while (!this.about.complete && !this.about.live && isCurrent()) {
@@ -198,7 +198,8 @@ export class Run {
         .then((bytes) => textOf(bytes).trimEnd().split("\n").map((line) => JSON.parse(line)));
       found.catch(() => this.groups.delete(key));
     } else {
-      this.groups.delete(key); // the last used one is the last to go
+      // The group is moved to the end, because the least recently used group is dropped first.
+      this.groups.delete(key);
     }
     this.groups.set(key, found);
     if (this.groups.size > MAX_GROUPS) this.groups.delete(this.groups.keys().next().value);
@@ -216,7 +217,7 @@ export class Run {
     return JSON.parse(textOf(bytes)).messages;
   }
 
-  /** Mark the rows whose texts hold a word that begins so: a byte per row, 1 where one does. */
+  /** Return a byte per row: 1 if its texts contain a word with this prefix, else 0. */
   async search(prefix) {
     const marks = new Uint8Array(this.rows);
     await Promise.all(this.segments.map((segment, place) => this.searchSegment(segment, place, prefix, marks)));

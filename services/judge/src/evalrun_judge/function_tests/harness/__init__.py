@@ -1,5 +1,5 @@
 """The harness that runs a problem's assertions with a stand-in for the program, in a contained child of the gateway.
 
-It is shipped as text and loaded there in the order of `assertions.ASSERTION_HARNESS`. The modules import only each
-other, the executor's `calls.values` and the standard library.
+The modules are sent to the child as text and loaded in the order of `assertions.ASSERTION_HARNESS`. They import only
+each other, the executor's `calls.values` and the standard library.
 """

@@ -15,8 +15,7 @@ class Ended(BaseException):
 
 
 CURRENT: list[Run] = []
-"""Executions that are under way, the innermost last. A stack, because every proxy and placeholder finds its run here.
-"""
+"""Executions that are under way, the innermost last. Every proxy and placeholder finds its run here."""
 
 
 def ask_program(operation: str, *args: Value) -> Value:

@@ -100,11 +100,10 @@ def find_shared_part(setup: ast.Module) -> list[ast.stmt]:
     The rest may hold an expected value, in a reference solution or a table for example, and stays here.
     """
     found: list[ast.stmt] = []
+    # A class may use only names that the program has as well: builtins, imports, and the shared classes above it.
     has = {*vars(builtins), "__name__"}
     for node in setup.body:
         if type(node) in (ast.Import, ast.ImportFrom):
-            # A class may use only names that the program has as well: builtins, imports, and the shared classes above
-            # it.
             found.append(node)
             has |= bound_by(node)
         elif type(node) is ast.ClassDef and _holds_data_alone(node):

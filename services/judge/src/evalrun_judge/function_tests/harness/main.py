@@ -32,7 +32,7 @@ cannot cross, is api_error.
 Several requests may share a process, because a fork and its consequences cost more than most tests. Then the first line
 is `{"shared": [bytes, ...]}`, and the reply to each request ends with a line `end`, or is a line `alone`: the request
 is to be sent again in a process of its own. A request is sent back if its tests are not pure, which is found before any
-of it is executed, or if it ran out of memory, which other requests may have used up.
+test is executed, or if a test ran out of memory, which other requests may have used up.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def decide_ending(run: Run, error: BaseException | None) -> Ending:
     """Return the ending of a replay that ended with this exception, or with None."""
     if error is None:
         return {"status": "success", "reason": ""}
-    # A test may raise its own exception from the program's, so the chain is searched. It may be a circle, hence the
-    # bound.
+    # A test may raise its own exception from the program's, so the chain is searched. The chain may be a circle,
+    # hence the bound.
     chain, seen = error, 0
     while chain is not None and seen < 20:
         if any(chain is raised for raised in run.raised):
@@ -132,7 +132,7 @@ def _statement(source: str, line: int) -> Value:
 
 
 def _evaluate_side(source: str, node: ast.expr, frame: Value, fallback: str | None = None) -> str:
-    """Return the value of one side of a comparison; if it needs a call of the program, its text or `fallback`."""
+    """Return one side of a comparison for people: its value, or, without one, `fallback` (by default its source)."""
     text = segment(source, node)
     try:
         body = compile(ast.Expression(body=node), TEST, "eval", dont_inherit=True)

@@ -76,7 +76,7 @@ def why_together(nodes: list[Value], implied: list[str]) -> tuple[str, str]:
 
 
 def _find_own_texts(nodes: list[Value]) -> tuple[list[Value], list[Value]]:
-    """Return the names `exec` that are called with a text of the test and a namespace for it, and the texts' nodes.
+    """Return the `exec` nodes of calls with a text of the test and a namespace for the text, and the texts' nodes.
 
     Such a text, as a published reference in EvalPlus' tests, sees nothing of the program and cannot be the program's.
     """

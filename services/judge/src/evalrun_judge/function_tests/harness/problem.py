@@ -208,10 +208,10 @@ class Problem:
                 exec(compile_source(self._setup, SETUP), space)  # noqa: S102 - the problem's own setup
             # The asserts of the preamble are judged in tests of their own, so here they stop nothing.
             if self._preamble:
-                exec(compile_source(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - see below
+                exec(compile_source(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - the problem's own tests
             exec(compile_source(source, tolerant=tolerant), space)  # noqa: S102 - the problem's own test
             if self.check:
-                # Mbpp/56 asks for a function `check`, whose name the test's own takes.
+                # Mbpp/56 asks for a function called `check`, and the test's own `check` takes that name.
                 space["check"](entry if self.entry == "check" else space[self.entry])
         finally:
             random.seed = seed

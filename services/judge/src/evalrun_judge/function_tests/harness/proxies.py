@@ -73,7 +73,7 @@ def _iterate(self: Value) -> Value:
         return self
     found = ask_program("iter", self)
     if type(found) is Placeholder:
-        # The number of items is not known while recording, so what the loop would do is not known either.
+        # The number of items is not known while recording, so neither are the calls that the loop would make.
         CURRENT[-1].stop()
         return iter(())
     return found
@@ -87,7 +87,8 @@ def _next(self: Value) -> Value:
 
 
 def _contains(self: Value, item: Value) -> Value:
-    # A test that iterates compares in the test's own process: the program must not decide whether it contains a value.
+    # Items are compared here, in the test's own process: the program must not decide whether its object contains a
+    # value.
     run = CURRENT[-1]
     if run.is_made(self) or not hasattr(type(self), "__iter__"):
         return run.ask_program("contains", self, (item,))
@@ -140,8 +141,7 @@ def proxy_class(description: Json, base: type | None) -> type:
         if base is None:
             space["__slots__"] = ()
             space.update((f"__{special}__", _METHODS[special]) for special in specials)
-            # A class with `__eq__` and no `__hash__` has no hash in Python either. The proxy's inherited one would
-            # differ.
+            # A class with `__eq__` and no `__hash__` has no hash in Python either, but the proxy would inherit one.
             if "eq" in specials and "hash" not in specials:
                 space["__hash__"] = None
         else:

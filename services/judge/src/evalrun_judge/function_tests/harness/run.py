@@ -86,7 +86,7 @@ class Run:
     def attribute(self, thing: Value, name: str) -> Value:
         """Return an attribute of a name or an object of the program."""
         found = self.call(".getattr", (thing, name), {})
-        # `value.__eq__` and the like would let the program compare. Its result counts only for objects that the test
+        # `value.__eq__` and the like would let the program compare. The result counts only for objects that the test
         # made.
         if name in DECISIVE_NAMES and isinstance(thing, Proxy):
             if id(thing) in self._made:
@@ -207,7 +207,7 @@ class Run:
         return ended
 
     def _check_later(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
-        """Find arguments that can never cross, also in calls after the last known call."""
+        """End the test if an argument of a call after the last known call can never cross to the program."""
         if self._results:
             return
         try:
@@ -350,15 +350,16 @@ class Run:
             return error
         self.raised.append(error)
         if type(error) is NameError and error.name in self._problem.hidden:
-            # The name may hold an expected value. The program chose to need it, and that must not take it out of the
-            # score.
+            # The name may hold an expected value, so the program does not get it. The program chose to use the name,
+            # and must not leave the score that way.
             why = f"the program uses {error.name}, which only the test defines, and its assertions use"
             return self.end("runtime_error", why)
         if callee == ".getattr" and isinstance(error, AttributeError):
             # The test chose the attribute, by `hasattr` or `getattr` with a default, so the exception is not the
             # program's failure.
             self.raised.pop()
-        # Inside a generator of the test, StopIteration would silently end it. Python turns it into RuntimeError there.
+        # A StopIteration inside a generator of the test would silently end the generator, so Python turns it into
+        # RuntimeError there.
         if isinstance(error, (StopIteration, StopAsyncIteration)) and not self._problem.iterates:
             made = RuntimeError()
             made.__cause__ = error
@@ -412,7 +413,7 @@ def _is_the_programs(thing: Value) -> bool:
 
 
 async def _run_coroutine(coroutine: Value) -> Value:
-    """Stand for a coroutine of the program, which runs there to its end once it is awaited."""
+    """Return the result of a coroutine of the program, which runs to its end there when this function is awaited."""
     return ask_program("run", coroutine)
 
 

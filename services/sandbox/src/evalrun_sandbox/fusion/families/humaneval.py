@@ -1,6 +1,7 @@
 """HumanEvalDataset for Python: a function to complete and its `check`. The exit status is the verdict.
 
-Only the names for which the stock server calls `check`: under other names it accepts anything that does not crash.
+Only the dataset names for which the stock server calls `check` are served: under other names that server accepts
+anything that does not crash.
 """
 
 import re

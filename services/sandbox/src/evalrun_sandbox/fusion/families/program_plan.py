@@ -34,7 +34,7 @@ class Family(Protocol):
     """The rules of a dataset class of the stock server."""
 
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
-        """Show a row. Raises BadRequest."""
+        """Return the prompt of a row. Raises BadRequest."""
         ...
 
     def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
