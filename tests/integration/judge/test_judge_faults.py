@@ -44,10 +44,13 @@ async def test_faults_between_gateway_and_sandbox_change_no_verdict(tmp_path: Pa
         await sandbox.stop(5)
 
 
+@pytest.mark.timeout(240)
 async def test_compiler_that_the_machine_always_kills_ends_as_unavailable(tmp_path: Path) -> None:
     """A run then judges it another time, and at last says that it is not judged."""
     require_compiler("rustc")
-    asked = request_of(stdio_problem(), "fn main() { undefined }", language="rust")
+    # Long enough that no compiler ends before this test has seen it, on a machine that is busy too.
+    long = "".join(f"fn f{number}(a: u64) -> u64 {{ a.wrapping_mul({number}) }}\n" for number in range(5_000))
+    asked = request_of(stdio_problem(), f"{long}fn main() {{ undefined }}", language="rust")
     async with services(tmp_path) as (judge, _), open_channel(judge.address) as channel:
         stub = judge_pb2_grpc.JudgeServiceStub(channel)
         judging = asyncio.ensure_future(stub.Judge(asked, wait_for_ready=True))

@@ -12,7 +12,7 @@ from evalrun_data.governance.audit import compare
 from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, find_solution, problem_text, text_sha256
 from evalrun_data.readers import iter_source_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEED = 2026
 """No threshold was chosen by the mix of this seed, nor by its templates."""

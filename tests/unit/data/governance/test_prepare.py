@@ -163,6 +163,7 @@ def many_rows_plan(directory: Path) -> Path:
     return write_plan(directory, [{"name": "contest", "source": "many.jsonl", "role": "dev"}])
 
 
+@pytest.mark.timeout(300)
 def test_stopped_preparation_resumes_and_gives_the_same_files(tmp_path: Path) -> None:
     plan = many_rows_plan(tmp_path)
 
