@@ -1,7 +1,7 @@
 """Sessions with the action live: a contained interpreter keeps their state, and its loss is told, never a reward."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,20 +118,21 @@ async def test_an_interpreter_behind_tls_is_used_by_the_name_in_its_certificate(
     own = authority()
     server = TlsDirectory(tmp_path / "server").write("server", own)
     caller = TlsDirectory(tmp_path / "caller").write("client", own)
-    async with sandbox_with_tls(server) as address:
-        interpreters = LiveInterpreters([address], None, TlsFiles(caller), "sandbox.ns.svc")
+    stranger = TlsDirectory(tmp_path / "stranger").write("client", authority(), own)
+    async with sandbox_with_tls(server) as address, AsyncExitStack() as stack:
+
+        def client(directory: Path, name: str) -> LiveInterpreters:
+            made = LiveInterpreters([address], None, TlsFiles(directory), name, sleep=no_pause)
+            stack.push_async_callback(made.close)
+            return made
+
+        interpreters = client(caller, "sandbox.ns.svc")
         opened = await interpreters.open()
         assert (await interpreters.execute(opened, "6 * 7")).result == "42"
-        await interpreters.close()
-        refused = LiveInterpreters([address], None, TlsFiles(caller), "other.ns.svc", sleep=no_pause)
         with pytest.raises(NoInterpreterError, match=r"must name the host"):
-            await refused.open()
-        await refused.close()
-        stranger = TlsDirectory(tmp_path / "stranger").write("client", authority(), own)
-        unknown = LiveInterpreters([address], None, TlsFiles(stranger), "sandbox.ns.svc", sleep=no_pause)
+            await client(caller, "other.ns.svc").open()
         with pytest.raises(NoInterpreterError, match=r"the caller's certificate"):
-            await unknown.open()
-        await unknown.close()
+            await client(stranger, "sandbox.ns.svc").open()
 
 
 async def no_pause(_seconds: float) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.connections.tls_files import TlsSource
-from evalrun_runtime.connections.tls_remedies import add_remedy
+from evalrun_runtime.connections.tls_remedies import UNKNOWN_CALLER, add_remedy
 from evalrun_runtime.deadlines import HEADER, seconds_left
 
 TRIES: Final = 3
@@ -176,8 +176,18 @@ class LiveInterpreters:
                 ) as answer:
                     return _Answer(answer.status, await answer.read())
             except (aiohttp.ClientError, TimeoutError) as error:
-                silence = _Silence(add_remedy(str(error) or type(error).__name__))
+                silence = _Silence(_describe(error, url))
         return silence
+
+
+def _describe(error: Exception, url: str) -> str:
+    """Return why a sandbox did not answer and, where TLS may be the cause, what to do."""
+    cause = str(error) or type(error).__name__
+    if not url.startswith("https://"):
+        return cause
+    # A client that is refused may see the connection's end before the alert that tells why.
+    was_open = isinstance(error, aiohttp.ClientConnectionError) and not isinstance(error, aiohttp.ClientConnectorError)
+    return f"{cause} ({UNKNOWN_CALLER})" if was_open else add_remedy(cause)
 
 
 def _refusal(answer: _Answer) -> _Refusal:
