@@ -44,7 +44,7 @@ class Group:
 
 
 def make_request(number: int, tests: int, each: int, cpu_ms: float) -> judge_pb2.JudgeRequest:
-    """Return a request whose answer is wrong for each multiple of `each`; 0: for no input."""
+    """Return a request whose answer is wrong for each multiple of `each`, or right if `each` is 0."""
     burn = f"import time\nend = time.process_time() + {cpu_ms / 1000}\nwhile time.process_time() < end: pass\n"
     fault = f" - (n % {each} == 0)" if each else ""
     program = f"{burn if cpu_ms else ''}# {number}\nn = int(input())\nprint(n * n{fault})\n"

@@ -83,21 +83,92 @@ topologySpreadConstraints:
   {{- end }}
 {{- end }}
 
-{{/* Probes of a sandbox; argument: the port that answers them. */}}
-{{- define "evalrun.sandboxProbes" -}}
-# /v1/ping asks for no token. It listens only once its containment was probed and is as required.
-startupProbe:
-  httpGet: {path: /v1/ping, port: {{ . }}}
-  periodSeconds: 2
-  failureThreshold: 60
-readinessProbe:
-  httpGet: {path: /v1/ping, port: {{ . }}}
-  periodSeconds: 5
-  timeoutSeconds: 5
-# Patient: programs may have every CPU of the pod for themselves.
-livenessProbe:
-  httpGet: {path: /v1/ping, port: {{ . }}}
-  periodSeconds: 20
-  timeoutSeconds: 10
-  failureThreshold: 6
+{{/* Template of a sandbox's pods, placed and spread as sharedJudge.sandbox; argument: (dict "root" $ "component" "sandbox"
+     "slots" ... "cpu" REQUEST "memory" ... "runtimeClassName" "" "flags" (list ...)). A runtime class contains programs itself,
+     so that level seccomp suffices. */}}
+{{- define "evalrun.sandboxPod" -}}
+{{- $root := .root }}
+{{- $judge := $root.Values.sharedJudge }}
+{{- $placed := merge (dict "values" $judge.sandbox) (pick . "root" "component") }}
+{{- $token := dict "name" (include "evalrun.sandboxSecret" $root) "key" $judge.sandboxToken.key }}
+{{- $tls := include "evalrun.tlsSecret" (dict "root" $root "named" $judge.tls.sandboxSecret "issued" "sandbox_secret") }}
+{{- $probed := ternary "health" "http" (ne $tls "") }}
+metadata:
+  {{- include "evalrun.podMetadata" $placed | nindent 2 }}
+spec:
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with .runtimeClassName }}
+  runtimeClassName: {{ . | quote }}
+  {{- end }}
+  {{- include "evalrun.pullSecrets" $root | nindent 2 }}
+  {{- include "evalrun.placement" $judge.sandbox | nindent 2 }}
+  {{- include "evalrun.spread" $placed | nindent 2 }}
+  securityContext:
+    {{- include "evalrun.podSecurity" $root | nindent 4 }}
+  terminationGracePeriodSeconds: 90
+  containers:
+    - name: sandbox
+      image: {{ include "evalrun.image" (dict "root" $root "name" "sandbox") }}
+      imagePullPolicy: {{ $root.Values.images.pullPolicy }}
+      command: [python, -m, evalrun_sandbox]
+      args:
+        - --slots={{ int64 .slots }}
+        {{- range .flags }}
+        - {{ . }}
+        {{- end }}
+        - --required-level={{ ternary "seccomp" "full" (ne .runtimeClassName "") }}
+        - --host=0.0.0.0
+        - --port=8080
+        - --metrics-port=9090
+        {{- with $root.Values.metrics.tokenSha256 }}
+        - --metrics-token-sha256={{ join "," . }}
+        {{- end }}
+        {{- if $tls }}
+        - --tls-folder=/etc/evalrun/tls
+        - --health-port=9091
+        {{- end }}
+        - --log-format=json
+      env:
+        - {name: EVALRUN_SANDBOX_TOKEN_FILE, value: /etc/evalrun/identity/sandbox-token}
+      ports:
+        - {name: http, containerPort: 8080}
+        - {name: metrics, containerPort: 9090}
+        {{- if $tls }}
+        - {name: health, containerPort: 9091}
+        {{- end }}
+      # /v1/ping asks for no token. It listens only once its containment was probed and is as required.
+      startupProbe:
+        httpGet: {path: /v1/ping, port: {{ $probed }}}
+        periodSeconds: 2
+        failureThreshold: 60
+      readinessProbe:
+        httpGet: {path: /v1/ping, port: {{ $probed }}}
+        periodSeconds: 5
+        timeoutSeconds: 5
+      # Patient: programs may have every CPU of the pod for themselves.
+      livenessProbe:
+        httpGet: {path: /v1/ping, port: {{ $probed }}}
+        periodSeconds: 20
+        timeoutSeconds: 10
+        failureThreshold: 6
+      # Requests are the limits, unless told otherwise: a neighbour's load must not become a program's time limit.
+      resources:
+        requests: {cpu: {{ .cpu | quote }}, memory: {{ .memory }}}
+        limits: {cpu: {{ .slots | quote }}, memory: {{ .memory }}}
+      securityContext:
+        {{- include "evalrun.containerSecurity" $root | nindent 8 }}
+      terminationMessagePolicy: FallbackToLogsOnError
+      volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+        - {name: identity, mountPath: /etc/evalrun/identity, readOnly: true}
+        {{- if $tls }}
+        - {name: tls, mountPath: /etc/evalrun/tls, readOnly: true}
+        {{- end }}
+  volumes:
+    {{- include "evalrun.identityVolume" (dict "sandbox-token" $token) | nindent 4 }}
+    {{- with $tls }}
+    {{- include "evalrun.tlsVolume" . | nindent 4 }}
+    {{- end }}
+    - {name: tmp, emptyDir: {sizeLimit: {{ $judge.sandbox.scratchSize }}}}
 {{- end }}

@@ -10,14 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
-from lightkube import AsyncClient, KubeConfig
-from lightkube.config.client_adapter import verify_cluster
-from lightkube.config.models import User
+from lightkube import AsyncClient
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun_api import names
 from evalrun_cluster.aiohttp_transport import AiohttpTransport, find_proxy
 from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_cluster.connection import find_cluster, make_context
 from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, KINDS, Kind
 from evalrun_operator.aggregator_client import Aggregators, GrpcAggregators
@@ -37,7 +36,6 @@ from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.settings import OperatorSettings
 from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens
-from evalrun_runtime.connections.cluster_authority import accept_cluster_authority
 
 START_SECONDS = 30.0
 """Maximum seconds of the first listing of all objects before it is tried again."""
@@ -167,10 +165,9 @@ def build_operator(
         registry: the registry of the metrics.
         now: returns the time.
     """
-    config = KubeConfig.from_env().get()
+    config = find_cluster()
     if transport is None and config is not None:
-        context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
-        transport = AiohttpTransport(accept_cluster_authority(context), find_proxy(config.cluster.server))
+        transport = AiohttpTransport(make_context(config), find_proxy(config.cluster.server))
     client = ExactClient(
         config,
         field_manager=names.FIELD_MANAGER,

@@ -22,7 +22,7 @@ FUSION = LocalOptions(sandbox_fusion="http://127.0.0.1:8080")
         (LocalOptions(), True, True, ["recorded", "sandbox", "judge", "aggregator", "generator"]),
     ],
 )
-def test_select_parts_starts_only_the_needed_parts(
+def test_select_parts_returns_only_the_needed_parts(
     options: LocalOptions, generates: bool, plays_back: bool, parts: list[str]
 ) -> None:
     assert select_parts(options, generates=generates, plays_back=plays_back) == parts

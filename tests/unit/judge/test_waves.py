@@ -7,7 +7,8 @@ from msgspec import structs
 from evalrun_executor.api import ProgramRun, RunReply, RunRequest
 from evalrun_judge.sandboxes.fake import FakeSandbox, reply
 from evalrun_judge.status import TestStatus
-from evalrun_judge.submission import CheckerProgram
+from evalrun_judge.submission import CheckerProgram, JudgeRequest
+from evalrun_judge.verdict import Verdict
 from evalrun_judge.waves import make_waves
 from evalrun_registry.comparators import Comparator
 
@@ -44,6 +45,16 @@ def run_all(request: RunRequest) -> RunReply:
     return reply(*runs)
 
 
+async def judge(request: JudgeRequest, sandbox: FakeSandbox) -> Verdict:
+    time = Time()
+    pool = make_pool([sandbox], time)
+    pool.start()
+    try:
+        return await make_judge(pool, time)[0].judge(request)
+    finally:
+        await pool.close()
+
+
 SHAPES = [
     # (what each test does, tests that a request without a stop runs, and one with)
     ([PASSES] * 6, [6], [1, 4, 1]),
@@ -74,14 +85,7 @@ async def test_timeout_that_decides_leaves_the_checker_the_tests_that_ran(tests:
         stop_at_failure=True,
         stop_after_timeouts=1,
     )
-    sandbox = FakeSandbox(run)
-    time = Time()
-    pool = make_pool([sandbox], time)
-    pool.start()
-    try:
-        verdict = await make_judge(pool, time)[0].judge(request)
-    finally:
-        await pool.close()
+    verdict = await judge(request, FakeSandbox(run))
     ran = tests.index(HANGS) + 1
     assert [test.status for test in verdict.tests] == [TestStatus.SUCCESS] * (ran - 1) + [TestStatus.TIMEOUT]
     assert (verdict.judged, verdict.accepted) == (True, False)
@@ -95,13 +99,7 @@ async def test_first_failure_ends_later_waves_only_with_stop_at_failure(
     pairs = [(f"{kind} {n}", "another" if kind == FAILS else f"{kind} {n}") for n, kind in enumerate(tests)]
     request = structs.replace(stdio_request(*pairs), stop_at_failure=stops, stop_after_timeouts=int(stops))
     sandbox = FakeSandbox(run_all)
-    time = Time()
-    pool = make_pool([sandbox], time)
-    pool.start()
-    try:
-        verdict = await make_judge(pool, time)[0].judge(request)
-    finally:
-        await pool.close()
+    verdict = await judge(request, sandbox)
     assert [len(sent.inputs) for sent in sandbox.requests] == (stopped if stops else whole)
     failed = any(kind in (FAILS, CRASHES, HANGS) for kind in tests)
     assert verdict.accepted == (set(tests) == {PASSES})

@@ -12,10 +12,8 @@ from typing import Any, BinaryIO, TypeVar
 import httpx2
 import yaml
 from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
-from lightkube import ApiError, AsyncClient, ConfigError, KubeConfig
+from lightkube import ApiError, AsyncClient, ConfigError
 from lightkube.codecs import from_dict
-from lightkube.config.client_adapter import verify_cluster
-from lightkube.config.models import User
 from lightkube.core.exceptions import LoadResourceError
 from lightkube.resources.core_v1 import Pod
 from lightkube.types import PatchType
@@ -25,11 +23,11 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
 from evalrun_cluster.aiohttp_transport import find_proxy
 from evalrun_cluster.client import find_resource, is_missing, read_plain_errors, translate_error
+from evalrun_cluster.connection import find_cluster, make_context
 from evalrun_cluster.errors import RefusedError, UnreachableError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
 from evalrun_cluster.port_forward import PortForward
 from evalrun_cluster.reader_pod import reader_pod
-from evalrun_runtime.connections.cluster_authority import accept_cluster_authority
 from evalrun_runtime.exits import BadInputError
 
 FIELD_MANAGER = "evalrun-cli"
@@ -288,14 +286,9 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
         BadInputError: no cluster is configured.
     """
     try:
-        config = KubeConfig.from_env().get()
-        if config is not None:
-            config = config._replace(user=config.user or User())  # `kubectl proxy` needs none
+        config = find_cluster()
         if transport is None and config is not None:
-            context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
-            transport = httpx2.AsyncHTTPTransport(
-                verify=accept_cluster_authority(context), proxy=find_proxy(config.cluster.server)
-            )
+            transport = httpx2.AsyncHTTPTransport(verify=make_context(config), proxy=find_proxy(config.cluster.server))
         client = AsyncClient(
             config, field_manager=FIELD_MANAGER, timeout=httpx2.Timeout(REQUEST_SECONDS), transport=transport
         )

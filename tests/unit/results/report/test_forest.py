@@ -24,5 +24,5 @@ def test_small_differences_are_drawn_small() -> None:
     assert width < 0.06 * WIDTH
 
 
-def test_forest_of_no_differences_is_none() -> None:
+def test_forest_without_differences_is_not_drawn() -> None:
     assert forest([], "differences") is None

@@ -14,7 +14,7 @@ class ServerTests(GroundTruth):
 
     @property
     def count(self) -> int:
-        """Number of tests in the problem itself: always 0."""
+        """Number of tests that we hold: none, since the server holds them."""
         return 0
 
     def write_chat(self, parts: PromptParts) -> str:

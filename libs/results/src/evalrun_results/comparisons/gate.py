@@ -374,8 +374,10 @@ def describe_missing_completions(baseline: int, candidate: int, decision_of_judg
 
 
 def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
-    """Return the number of problems, or the margin, with which a run equal to its baseline would pass. If answers were
-    not judged, return the margin with which this run would pass."""
+    """Return advice for an undecided gate: with how many problems, or which margin, an equal run would pass.
+
+    If answers were not judged, the advice is to judge them, or the margin with which this run would pass.
+    """
     worst = found.high if gate.falls else found.low
     if found.missing is not None and worst is not None:
         allow = "" if gate.min_improvement is not None else f", or allow a maxRegression of about {abs(worst):.3f}"

@@ -87,7 +87,7 @@ def row(each: Entry) -> list[str]:
 
 
 def notes(found: Leaderboard) -> list[str]:
-    """Return notes on how to read the ranks, and on the runs that have none."""
+    """Return notes on how to read the ranks, and on the runs without a rank."""
     read = (
         "A rank such as 2-4 says that the entry cannot be told apart from others. With Holm's correction over the "
         f"{found.tests:,} pairs, equal runs are ranked apart in at most {100 * ERROR:.0f} % of leaderboards"

@@ -23,7 +23,9 @@ BEST_AT: Final = {
 
 
 def print_race(places: Sequence[str], *, dataset: str | None, population: Population, as_json: bool) -> ExitCode:
-    """Race the runs in several directories or URLs and print the result. An undecided race is GATE_INCONCLUSIVE.
+    """Race the runs in several directories or URLs and print the result.
+
+    Return GATE_INCONCLUSIVE for a race that decides nothing.
 
     Raises:
         BadInputError: fewer than two places are named, a place is named twice or holds no finished run, or the runs
